@@ -196,14 +196,11 @@ impl Device {
                 self.begin();
             }
             Request::RemoveMemory(place) => {
-                let is_it = |other: &super::message::Place| {
-                    (other.guest, other.user, other.bytes) == (place.guest, place.user, place.bytes)
-                };
-                let at = self.regions.0.iter().position(|region| is_it(&region.place));
-                let at = at.ok_or("there is no such region of memory")?;
-                self.stop_all(outside);
-                outside.closer.close(self.regions.0.remove(at));
-                self.begin();
+                if let Some(at) = self.regions.take_away(&place)? {
+                    self.stop_all(outside);
+                    outside.closer.close(self.regions.0.remove(at));
+                    self.begin();
+                }
             }
             Request::SetSlots { ring, slots } => {
                 let number = self.stopped(ring)?;

@@ -5,7 +5,7 @@
 //! | words: whether it listens, whether there is a frontend | always |
 //! | the listening socket; the connection | where there is one |
 //! | words: features, the protocol's features, status, how many regions and rings | a frontend |
-//! | of each region: its place in four words, and its descriptor | a frontend |
+//! | of each region: its place in four words, how often it was brought, and its descriptor | a frontend |
 //! | of each ring: slots, its parts in three words, where it stopped, what there is of it in bits; its descriptors | a frontend |
 //!
 //! The one that stops shows the driver what it has used, so that a ring's own index says where it stands. A frontend that is in the middle of
@@ -55,7 +55,7 @@ impl VhostUser {
         legacy.words.extend([device.regions.0.len(), device.queues.len()].map(|count| count as u64));
         for region in &device.regions.0 {
             let Place { guest, bytes, user, offset } = region.place;
-            legacy.words.extend([guest, bytes, user, offset]);
+            legacy.words.extend([guest, bytes, user, offset, region.times.into()]);
             legacy.descriptors.push(region.descriptor.copy()?);
         }
         for queue in &device.queues {
@@ -121,9 +121,11 @@ impl VhostUser {
         for _ in 0..regions {
             let [guest, bytes, user, offset] = [heir.number()?, heir.number()?, heir.number()?, heir.number()?];
             let place = Place { guest, bytes, user, offset };
+            let times = heir.number()?;
             let memory = Held::passed(heir.descriptor()?, closer);
             is_sound &= place.is_sound()
                 && device.regions.add(place, memory, self.options.unsealed, self.options.most_bytes).is_ok();
+            device.regions.0.last_mut().into_iter().for_each(|region| region.times = times);
         }
         for number in 0..queues {
             let slots = heir.number::<u32>()?;

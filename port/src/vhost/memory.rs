@@ -10,6 +10,8 @@ use crate::peer::map_region;
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) place: Place,
+    /// How often it was brought: QEMU up to 7.2 brings each region for each pair of rings, and takes it away as often.
+    pub(super) times: u32,
     memory: Mapping,
     /// For a process that goes on with the session.
     pub(super) descriptor: Held,
@@ -37,6 +39,10 @@ impl Regions {
         unsealed: bool,
         most_bytes: u64,
     ) -> Result<(), &'static str> {
+        if let Some(same) = self.0.iter_mut().find(|region| region.place == place) {
+            same.times = same.times.saturating_add(1);
+            return Ok(());
+        }
         let overlaps = |own: u64, other: u64, bytes: u64| own < other + bytes && other < own + place.bytes;
         let bytes: u64 = self.0.iter().map(|region| region.place.bytes).sum();
         if bytes.checked_add(place.bytes).is_none_or(|bytes| bytes > most_bytes) {
@@ -49,8 +55,20 @@ impl Regions {
         }
         // From its descriptor's beginning on: what lies before it costs addresses and no memory.
         let memory = map_region(place.offset + place.bytes, &descriptor, unsealed)?;
-        self.0.push(Region { place, memory, descriptor });
+        self.0.push(Region { place, times: 1, memory, descriptor });
         Ok(())
+    }
+
+    /// Where a region is that is taken away as often as it was brought, wherever its descriptor began; none where it is brought more often.
+    ///
+    /// # Errors
+    /// There is none at this place.
+    pub(super) fn take_away(&mut self, place: &Place) -> Result<Option<usize>, &'static str> {
+        let key = |place: &Place| (place.guest, place.user, place.bytes);
+        let at = self.0.iter().position(|region| key(&region.place) == key(place));
+        let at = at.ok_or("there is no such region of memory")?;
+        self.0[at].times -= 1;
+        Ok((self.0[at].times == 0).then_some(at))
     }
 
     /// The mapping of a region.

@@ -237,9 +237,11 @@ fn a_ring_stops_where_it_is_and_goes_on_there() {
     assert_eq!(base, 1 | 48 << 32);
     guest.outward.send(&[0; LONG_HEADER], &[7; 60]);
     look(&mut port, Time::ZERO);
-    // Its memory goes and comes meanwhile.
+    // Its memory goes and comes meanwhile. What was brought twice is there until it was taken away as often.
     let place = Driver::place_of(2 * REGION as u64, 0);
     let words = [0, place.guest, place.bytes, place.user, 0];
+    assert_eq!(guest.frontend.ask(&mut port, 37, &words, Some(&guest.outward.descriptors[0])), Some(0));
+    assert_eq!(guest.frontend.ask(&mut port, 38, &words, None), Some(0));
     assert_eq!(guest.frontend.ask(&mut port, 38, &words, None), Some(0));
     assert_eq!(guest.frontend.ask(&mut port, 38, &words, None), Some(1), "it is gone");
     assert_eq!(guest.frontend.ask(&mut port, 37, &words, Some(&guest.outward.descriptors[0])), Some(0));

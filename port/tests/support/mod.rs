@@ -1,7 +1,9 @@
 //! Capture files built field by field from the format descriptions, independently of the code under test.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
+pub mod machine;
 pub mod network;
+pub mod testpmd;
 
 use std::io::Cursor;
 

@@ -1,0 +1,211 @@
+//! vhost-user with stock frontends: DPDK's virtio driver, as client and as server, and a virtual machine with Linux.
+
+mod support;
+
+use conic_fabric::Time;
+use conic_native::clock;
+use conic_port::offload::checksum;
+use conic_port::{MAX_FRAME, Port, PortSpec, Receive, Transmit, VhostOptions, VhostRole, VhostUser};
+use support::machine::Machine;
+use support::network::detail;
+use support::testpmd::{PLAIN, Testpmd, exchange};
+
+/// DPDK's memory without huge pages is not sealed.
+fn options(folder: &tempfile::TempDir) -> VhostOptions {
+    VhostOptions { unsealed: true, ..VhostOptions::new(folder.path().join("socket").to_str().unwrap()) }
+}
+
+fn assert_no_faults(port: &VhostUser) {
+    for name in ["fault_index", "fault_flags", "fault_number", "fault_bounds", "fault_chain", "requests_failed"] {
+        assert_eq!(detail(port, name), 0, "{name}");
+    }
+}
+
+/// Goes on with a port as another process would.
+fn handed_over(mut port: VhostUser, options: &VhostOptions) -> VhostUser {
+    assert!(port.can_bequeath());
+    let legacy = port.bequeath().expect("vhost-user can");
+    drop(port);
+    VhostUser::inherit(options, vec![legacy]).unwrap()
+}
+
+/// Starts testpmd, and looks at the port meanwhile: its driver waits for answers.
+fn start(port: &mut VhostUser, device: &str, more: &[&str]) -> Option<Testpmd> {
+    std::thread::scope(|scope| {
+        let starts = scope.spawn(|| Testpmd::start(device, more));
+        while !starts.is_finished() {
+            port.receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
+            conic_native::yield_core();
+        }
+        starts.join().unwrap()
+    })
+}
+
+/// Looks until nobody is there.
+fn see_it_go(port: &mut VhostUser) {
+    let begun = clock::now();
+    while port.is_up() && clock::now().since(begun).seconds() < 10.0 {
+        port.receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
+    }
+    assert!(!port.is_up(), "{}", port.description());
+}
+
+#[test]
+fn stock_dpdk_attaches_in_each_of_its_ways_and_again_when_it_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&folder);
+    let mut port = VhostUser::open(&options).unwrap();
+    for more in ["", ",mrg_rxbuf=0", ",in_order=0", ",queue_size=64", ",vectorized=1"] {
+        let device = format!("net_virtio_user0,path={}{more}", options.socket);
+        let Some(testpmd) = start(&mut port, &device, &[]) else { return };
+        exchange(&mut port, PLAIN, 10_000);
+        assert!(port.description().contains("1 rings in and 1 out"), "{}", port.description());
+        drop(testpmd);
+        see_it_go(&mut port);
+    }
+    assert_no_faults(&port);
+}
+
+#[test]
+fn stock_dpdk_attaches_with_several_queues() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = VhostOptions { queues: 4, ..options(&folder) };
+    let mut port = VhostUser::open(&options).unwrap();
+    let device = format!("net_virtio_user0,path={},queues=2", options.socket);
+    let Some(_testpmd) = start(&mut port, &device, &["--rxq=2", "--txq=2"]) else { return };
+    exchange(&mut port, PLAIN, 5_000);
+    assert!(port.description().contains("2 rings in and 2 out"), "{}", port.description());
+    assert_no_faults(&port);
+}
+
+#[test]
+fn stock_dpdk_is_connected_to_where_it_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = VhostOptions { role: VhostRole::Client, ..options(&folder) };
+    let mut port = VhostUser::open(&options).unwrap();
+    let device = format!("net_virtio_user0,path={},server=1", options.socket);
+    let Some(_testpmd) = start(&mut port, &device, &[]) else { return };
+    exchange(&mut port, PLAIN, 10_000);
+    assert_no_faults(&port);
+}
+
+#[test]
+fn stock_dpdk_notices_nothing_when_its_backend_goes_on_in_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&folder);
+    let mut port = VhostUser::open(&options).unwrap();
+    let device = format!("net_virtio_user0,path={}", options.socket);
+    let Some(_testpmd) = start(&mut port, &device, &[]) else { return };
+    for _ in 0..5 {
+        exchange(&mut port, PLAIN, 2_000);
+        port = handed_over(port, &options);
+        assert!(port.is_up(), "{}", port.description());
+    }
+    exchange(&mut port, PLAIN, 2_000);
+    assert_eq!((detail(&port, "sessions"), detail(&port, "sessions_ended")), (1, 0), "{}", port.description());
+    assert_no_faults(&port);
+}
+
+/// Addresses of this side and of the machine, Ethernet's and IP's.
+const OWN: ([u8; 6], [u8; 4]) = ([2, 0, 0, 0, 0, 1], [10, 77, 0, 1]);
+const MACHINE: ([u8; 6], [u8; 4]) = ([0x52, 0x54, 0, 0, 0, 2], [10, 77, 0, 2]);
+
+/// Who has the machine's address?
+fn question() -> Vec<u8> {
+    let mut frame = [&[0xff; 6][..], &OWN.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
+    frame.extend([&OWN.0[..], &OWN.1, &[0; 6], &MACHINE.1].concat());
+    frame.resize(60, 0);
+    frame
+}
+
+/// An echo request of so many bytes.
+fn ping(length: usize, number: u16) -> Vec<u8> {
+    let mut frame = [&MACHINE.0[..], &OWN.0, &[8, 0, 0x45, 0], &(length as u16 - 14).to_be_bytes()].concat();
+    frame.extend([0, 0, 0x40, 0, 64, 1, 0, 0]);
+    frame.extend([OWN.1, MACHINE.1].concat());
+    frame.extend([8, 0, 0, 0, 0, 1]);
+    frame.extend(number.to_be_bytes());
+    frame.extend((42..length).map(|at| at as u8 ^ number as u8));
+    for (from, to, at) in [(14, 34, 24), (34, length, 36)] {
+        let sum = !checksum::fold(checksum::sum(&frame[from..to], 0));
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    frame
+}
+
+/// The next frame of the machine that is for this side.
+fn answer(port: &mut VhostUser, machine: &Machine) -> Vec<u8> {
+    let mut frame = [0; MAX_FRAME];
+    let begun = clock::now();
+    loop {
+        if let Receive::Frame { length, .. } = port.receive(clock::now(), &mut frame).unwrap()
+            && frame[..6] == OWN.0
+        {
+            return frame[..length].to_vec();
+        }
+        let late = clock::now().since(begun).seconds() > 20.0;
+        assert!(!late, "{}: {:?}\n{}", port.description(), port.counters(), machine.said());
+    }
+}
+
+fn send(port: &mut VhostUser, frame: &[u8]) {
+    assert_eq!(port.transmit(clock::now(), frame).unwrap(), Transmit::Accepted, "{}", port.description());
+    port.flush(clock::now()).unwrap();
+}
+
+/// The machine answers to requests of every size, each with what it was asked with.
+fn answers(port: &mut VhostUser, machine: &Machine) {
+    send(port, &question());
+    assert_eq!(answer(port, machine)[6..12], MACHINE.0);
+    for number in 0..200 {
+        let length = [60, 98, 512, 1514][usize::from(number) % 4];
+        let asked = ping(length, number);
+        send(port, &asked);
+        let said = answer(port, machine);
+        assert_eq!((said.len(), said[34], &said[38..]), (length, 0, &asked[38..]), "request {number}");
+    }
+}
+
+#[test]
+fn a_virtual_machine_is_reached_and_is_served_on_by_another_process_and_by_one_that_comes_later() {
+    for (queues, offload) in [(1, false), (2, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        // Sealed, as QEMU does by itself.
+        let options = VhostOptions { unsealed: false, queues, offload, ..options(&folder) };
+        let mut port = VhostUser::open(&options).unwrap();
+        let card = if queues > 1 { ",mq=on" } else { "" };
+        let Some(machine) = Machine::start(&options.socket, "10.77.0.2", queues, card) else { return };
+        machine.boot(|| {
+            let _ = port.receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
+        });
+        answers(&mut port, &machine);
+        port = handed_over(port, &options);
+        answers(&mut port, &machine);
+        // It went, and another has come: QEMU tries again once in a second.
+        assert_no_faults(&port);
+        drop(port);
+        let mut port = VhostUser::open(&options).unwrap();
+        let begun = clock::now();
+        while !port.is_up() {
+            let _ = port.receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
+            assert!(clock::now().since(begun).seconds() < 30.0, "{}\n{}", port.description(), machine.said());
+        }
+        answers(&mut port, &machine);
+        assert_no_faults(&port);
+    }
+}
+
+#[test]
+fn a_text_says_what_the_port_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let spec: PortSpec = format!("vhost-user:{},queues=2,offload", path.display()).parse().unwrap();
+    let mut ports = spec.open().unwrap();
+    assert_eq!((ports.len(), ports[0].takes_unfinished(), path.exists()), (1, true, true));
+    assert!(ports[0].description().starts_with("vhost-user server at"), "{}", ports[0].description());
+    assert_eq!(ports[0].receive(Time::ZERO, &mut [0; MAX_FRAME]).unwrap(), Receive::None);
+    drop(ports);
+    assert!(!path.exists(), "the socket's file goes with its port");
+    let wrong = ["vhost-user:", "vhost-user:a,role=x", "vhost-user:a,queues=0", "vhost-user:a,id=3"];
+    assert!(wrong.into_iter().all(|text| text.parse::<PortSpec>().is_err()));
+}
