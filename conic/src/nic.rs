@@ -70,7 +70,7 @@ pub struct Options {
     /// sooner, and the machine takes more power (needs the right to write /dev/cpu_dma_latency, which root has)
     #[arg(long, value_name = "MICROSECONDS")]
     wakeup_latency: Option<u32>,
-    /// Take over from the NIC that listens at the socket, with all its clients, its TAP, memif and AF_XDP ports and those that an operator
+    /// Take over from the NIC that listens at the socket, with all its clients, its TAP, memif, vhost-user and AF_XDP ports and those that an operator
     /// attached: for a new version of the program
     #[arg(long)]
     adopt: bool,

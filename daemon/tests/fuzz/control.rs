@@ -202,7 +202,7 @@ impl Control {
     }
 
     fn daemon_hears(&mut self, said: &[Said<'_>]) {
-        let wire = Wire::connect(&self.socket).expect("it listens");
+        let wire = Wire::connect(&self.socket, SocketType::SEQPACKET).expect("it listens");
         self.say(&wire, said);
         wire.hear_out();
         if self.inputs.is_multiple_of(INPUTS_BETWEEN_LOOKS) {

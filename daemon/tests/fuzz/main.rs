@@ -5,7 +5,8 @@
 //! | `control` | control messages with descriptors, to a daemon and to a client | `control`, `wire` |
 //! | `nic-half` | images of a client's region, to the switch, beside others | `nic_half`, `bystander`, `image` |
 //! | `host-half` | images of a region, to a client's queue | `host_half`, `image` |
-//! | `memif` | a memif client's messages, and what it writes into its memory | `memif`, `wire` |
+//! | `memif` | a memif client's messages, and what it writes into its memory | `memif`, `conversations`, `wire` |
+//! | `vhost` | the same of a vhost-user frontend | `vhost`, `conversations`, `wire` |
 //! | `frames` | frames, to all that reads them | `frames` |
 //!
 //! `cargo test -p conic-daemon --test fuzz` takes the corpora, each of which holds what sound peers say (`exchanges`) and what was once taken
@@ -15,6 +16,7 @@
 
 mod bystander;
 mod control;
+mod conversations;
 mod exchanges;
 mod frames;
 #[allow(dead_code, reason = "another test's, which needs more of it")]
@@ -33,15 +35,19 @@ mod run;
 #[path = "../support/mod.rs"]
 mod support;
 mod target;
+mod vhost;
 mod wire;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use conic_native::clock;
+use conversations::{Conversations, Language};
+use memif::OfMemif;
 
 use run::{Plan, run};
 use target::Target;
+use vhost::OfVhost;
 
 /// A fuzzer.
 pub struct Fuzzer {
@@ -61,7 +67,7 @@ fn made<T: Target + Default + 'static>() -> Box<dyn Target> {
     Box::new(T::default())
 }
 
-const FUZZERS: [Fuzzer; 5] = [
+const FUZZERS: [Fuzzer; 6] = [
     Fuzzer {
         name: "control",
         corpus: "daemon/tests/fuzz/corpus/control",
@@ -88,7 +94,14 @@ const FUZZERS: [Fuzzer; 5] = [
         corpus: "daemon/tests/fuzz/corpus/memif",
         record: 1,
         rounds: 2_000,
-        make: made::<memif::Conversations>,
+        make: made::<Conversations<OfMemif>>,
+    },
+    Fuzzer {
+        name: "vhost",
+        corpus: "daemon/tests/fuzz/corpus/vhost",
+        record: 1,
+        rounds: 2_000,
+        make: made::<Conversations<OfVhost>>,
     },
     Fuzzer {
         name: "frames",
@@ -143,7 +156,8 @@ fn sound() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         (of("control"), control::sound()),
         (of("nic-half"), nic_half),
         (of("host-half"), host_half),
-        (of("memif"), vec![("sound", memif::sound())]),
+        (of("memif"), vec![("sound", OfMemif::sound())]),
+        (of("vhost"), vec![("sound", OfVhost::sound())]),
     ];
     all.into_iter()
         .flat_map(|(corpus, files)| files.into_iter().map(move |(name, bytes)| (corpus, name, bytes)))

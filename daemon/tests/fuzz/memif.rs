@@ -1,164 +1,46 @@
-//! Conversations with a memif server, and what a client that was let in writes into its memory.
-//!
-//! | input | what it says |
-//! |---|---|
-//! | a byte | how many messages come |
-//! | for each a byte, and 128 | the kind of its descriptor, none from [`KINDS`] on; the message |
-//! | the rest, in records | as of images: words of the client's memory, and what the server does in between |
-//!
-//! Of each input: the server neither panics nor fails, gives no frame longer than one may be, and hangs up when its client has; and the next
-//! client is served.
+//! memif's messages: of a client, to a server.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::Path;
 
-use conic_fabric::{Home, Layout, SynchronisingWords, Time};
 use conic_native::Mapping;
-use conic_port::{MAX_FRAME, Memif, MemifOptions, Port, Receive, Transmit};
-use tempfile::TempDir;
+use conic_port::{Memif, MemifOptions};
+use rustix::net::SocketType;
 
-use crate::image::{RECORD, Recorder, Said, read};
-use crate::support::waiting::wait_until;
-use crate::target::Target;
-use crate::wire::{KINDS, Wire, descriptor};
+use crate::conversations::{ARM, BUFFERS, Language, MEMORY, OWN_MEMORY, RECEIVE, SEND};
+use crate::image::{RECORD, Recorder};
+use crate::wire::KINDS;
 
 /// Bytes of a message.
 const MESSAGE: usize = 128;
 
-/// Bytes of the client's memory, and where its two rings, of eight slots, and its buffers lie in it.
-const MEMORY: usize = 16_384;
+/// Where the second of the client's rings, of eight slots, lies.
 const BACK: usize = 512;
-const BUFFERS: u64 = 8192;
 
 /// What begins every ring.
 const COOKIE: u64 = 0x03e3_1f20;
 
-/// The kind of descriptor that is the client's memory.
-const OWN_MEMORY: u8 = 0x80;
+pub struct OfMemif;
 
-/// Looks within which the server has hung up on a client that is gone.
-const LOOKS: usize = 100;
+impl Language for OfMemif {
+    type Port = Memif;
+    const SOCKET: SocketType = SocketType::SEQPACKET;
+    const MESSAGE: usize = MESSAGE;
+    const FRAMES: u64 = 4;
 
-/// Actions.
-const RECEIVE: u8 = 0;
-const SEND: u8 = 1;
-const ARM: u8 = 2;
-
-pub struct Conversations {
-    path: PathBuf,
-    server: Memif,
-    now: Time,
-    layout: Layout,
-    frames: u64,
-    sent: u64,
-    joined: u64,
-    _folder: TempDir,
-}
-
-impl Default for Conversations {
-    fn default() -> Conversations {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("memif.sock");
-        let server = Memif::open(&MemifOptions::new(path.to_str().expect("text"))).expect("a server");
-        let mut layout = Layout::new();
-        layout.add("memory", MEMORY as u64, 4096, Home::Host, SynchronisingWords::NONE);
-        let (now, frames, sent, joined) = (Time::ZERO, 0, 0, 0);
-        Conversations { path, server, now, layout, frames, sent, joined, _folder: folder }
-    }
-}
-
-impl Conversations {
-    /// Lets the server look at everything; whether it gave a frame. The time is late enough for it to look at its sockets each time.
-    fn look(&mut self) -> bool {
-        self.now += Time::from_nanoseconds(5_000_000);
-        let mut frame = [0; MAX_FRAME];
-        match self.server.receive(self.now, &mut frame).expect("memif does not fail") {
-            Receive::Frame { length, .. } => {
-                assert!((14..=MAX_FRAME).contains(&length), "a frame of {length} bytes");
-                self.frames += 1;
-                true
-            }
-            _ => false,
-        }
+    fn open(path: &Path) -> Memif {
+        Memif::open(&MemifOptions::new(path.to_str().expect("text"))).expect("a server")
     }
 
-    fn act(&mut self, action: u8, value: u64) {
-        match action {
-            SEND => {
-                let frame = vec![value as u8; 60 + value as usize % 9541];
-                let sent = self.server.transmit(self.now, &frame).expect("memif does not fail");
-                self.sent += u64::from(sent == Transmit::Accepted);
-                self.server.flush(self.now).expect("memif does not fail");
-            }
-            ARM => self.server.arm(),
-            _ => _ = (0..=value % 8).filter(|_| self.look()).count(),
-        }
+    fn say(message: &[u8]) -> Vec<u8> {
+        message.to_vec()
     }
 
-    /// A connection. What was before may be on its way out, and nobody is let in while it is too much.
-    fn connect(&mut self) -> Wire {
-        let mut wire = None;
-        wait_until("there is room for another client", || {
-            self.look();
-            wire = Wire::connect(&self.path).ok();
-            wire.is_some()
-        });
-        wire.expect("it was waited for")
-    }
-
-    /// A client says these, and what the rest of the input says.
-    fn converse(&mut self, input: &[u8]) {
-        let wire = self.connect();
-        let (memory, region) = Mapping::sealed(MEMORY).expect("memory");
+    fn prepare(memory: &Mapping) {
         [0, BACK].into_iter().for_each(|ring| memory.store_u64(ring, COOKIE));
-        self.look();
-        let (&count, rest) = input.split_first().unwrap_or((&0, &[]));
-        let said = rest.chunks_exact(1 + MESSAGE).take(usize::from(count % 16));
-        let records = &rest[said.len() * (1 + MESSAGE)..];
-        let mut heard = [0; 256];
-        for message in said {
-            let with: Option<OwnedFd> = match message[0] {
-                OWN_MEMORY.. => Some(region.try_clone().expect("a copy")),
-                kind if kind < KINDS => Some(descriptor(kind, &self.layout)),
-                _ => None,
-            };
-            wire.say(&message[1..], with.as_ref().map(AsFd::as_fd).as_slice());
-            self.look();
-            while wire.hear(&mut heard).is_some() {}
-        }
-        self.joined += u64::from(self.server.is_connected());
-        // The first record is only there to be like an image.
-        let (_, records) = read(records);
-        for one in records {
-            match one {
-                Said::Word(word, value) => memory.store_u64(8 * (word as usize % (MEMORY / 8)), value),
-                Said::Action(action, value) => self.act(action, value),
-            }
-        }
-        drop(wire);
-        let looks = (0..LOOKS).take_while(|_| {
-            self.look();
-            self.server.is_connected()
-        });
-        assert!(looks.count() < LOOKS, "the server does not hang up on who is gone");
-    }
-}
-
-impl Target for Conversations {
-    fn run(&mut self, input: &[u8]) {
-        self.converse(input);
-        let (mut frames, joined) = (0, self.joined);
-        // As above; who is let in late has said its last word by then.
-        wait_until("a sound client is served", || {
-            frames = self.frames;
-            self.converse(&sound());
-            self.joined > joined
-        });
-        assert_eq!(self.frames - frames, 4, "a sound client's frames behind it");
     }
 
-    fn end(&mut self) -> String {
-        format!("{} sessions, {} frames from clients, {} to them", self.joined, self.frames, self.sent)
+    fn sound() -> Vec<u8> {
+        sound()
     }
 }
 
@@ -170,7 +52,7 @@ fn message(kind: u16, descriptor: u8, fields: &[&[u8]]) -> Vec<u8> {
 }
 
 /// The conversation of a client that does everything right, and sends four frames and takes four.
-pub fn sound() -> Vec<u8> {
+fn sound() -> Vec<u8> {
     const NONE: u8 = KINDS;
     let ring = |to_server: u16, offset: usize| {
         let fields: [&[u8]; 6] =

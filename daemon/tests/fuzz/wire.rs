@@ -25,9 +25,9 @@ const PATIENCE: i64 = 20;
 pub struct Wire(OwnedFd);
 
 impl Wire {
-    pub fn connect(path: &Path) -> std::io::Result<Wire> {
+    pub fn connect(path: &Path, kind: SocketType) -> std::io::Result<Wire> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Wire(socket))
     }
