@@ -182,6 +182,10 @@ impl Machine {
 
     /// An operation is done, which its engine is told by a message.
     fn answer_engine(&mut self, key: u32, sent: u64, there: u64) {
+        let DeviceOperation { line, purpose, .. } = self.operations[key as usize];
+        if matches!(purpose, Purpose::Write(..)) && self.lines[line as usize].device.copy == Copy::Modified {
+            self.note_landing(line);
+        }
         self.note_answer(key, sent, there);
         self.agenda.at(there, Event::DeviceDone(key));
     }

@@ -372,7 +372,7 @@ impl Machine {
         self.watched.extend((first..first + lines as u32).map(|line| (line, 0)));
     }
 
-    /// When the device's last write of a line that is watched was over at its home agent.
+    /// When the device's last write of a line that is watched was over at its home agent, or was in the device's own cache.
     ///
     /// # Panics
     ///
