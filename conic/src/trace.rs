@@ -1,5 +1,6 @@
 //! `conic trace`: every message that one packet, one call or one frame causes on a modelled machine.
 
+mod cxl;
 mod lines;
 mod output;
 mod packet;
@@ -18,8 +19,9 @@ use crate::bench::failure::Failure;
 /// Every message that one packet causes, from its first store to its last load; or one call, or one frame, over pairs of lines
 ///
 /// Without a subcommand: a loopback with one burst in flight runs until it is steady. Then one round trip is written down: each access
-/// that missed, each message that it caused, directly or through another, and who owned each line meanwhile. The subcommands do the
-/// same for coherent programmed I/O, on machines whose device is home to coherent lines.
+/// that missed, each message that it caused, directly or through another, and who owned each line meanwhile. The subcommand cxl has the
+/// choices of a NIC behind CXL or PCIe; the others do the same for coherent programmed I/O, on machines whose device is home to
+/// coherent lines.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Arguments {
@@ -40,11 +42,13 @@ Examples:
   conic trace --interface ring -o out/ring      the same through the baseline
   conic trace --features paper,no-shared-pool   what an ablation adds
   conic trace --platform icx --packet-size 1500 --burst 4
+  conic trace --platform agilex7                through a NIC behind CXL; conic trace cxl --help has its choices
   conic trace call                              a call over a pair of lines on Enzian
   conic trace receive --platform cxl3-mem       a frame from a NIC on CXL.mem 3.0";
 
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
+    Cxl(cxl::Options),
     Call(lines::Call),
     Receive(lines::Receive),
     Transmit(lines::Transmit),
@@ -53,10 +57,11 @@ enum Command {
 /// Runs the command.
 pub fn main(arguments: &Arguments) -> ExitCode {
     let (result, json) = match &arguments.command {
-        None => (packet::run(&arguments.packet), arguments.packet.json),
-        Some(Command::Call(call)) => (call.run(), call.common.json),
-        Some(Command::Receive(receive)) => (receive.run(), receive.common.json),
-        Some(Command::Transmit(transmit)) => (transmit.run(), transmit.common.json),
+        None => (packet::run(&arguments.packet), arguments.packet.output.json),
+        Some(Command::Cxl(packet)) => (cxl::run(packet), packet.output.json),
+        Some(Command::Call(call)) => (call.run(), call.common.output.json),
+        Some(Command::Receive(receive)) => (receive.run(), receive.common.output.json),
+        Some(Command::Transmit(transmit)) => (transmit.run(), transmit.common.output.json),
     };
     result.unwrap_or_else(|failure| failure.report(json))
 }
@@ -75,6 +80,15 @@ impl Observer for Recorded {
         machine.record(LIMIT);
     }
     fn ends(&mut self, machine: &mut Machine) {
+        self.0 = machine.take_recording();
+    }
+}
+
+impl Observer<conic_sim::cxl::Machine> for Recorded {
+    fn begins(&mut self, machine: &mut conic_sim::cxl::Machine) {
+        machine.record(LIMIT);
+    }
+    fn ends(&mut self, machine: &mut conic_sim::cxl::Machine) {
         self.0 = machine.take_recording();
     }
 }
@@ -123,26 +137,5 @@ impl Followed {
     /// Nanoseconds from its beginning; less than zero for what was caused before.
     fn since(&self, at: Time) -> f64 {
         (at.picoseconds() as f64 - self.begins.picoseconds() as f64) / 1e3
-    }
-}
-
-/// Which of several, by how long each took: the one that was asked for, or the first of median duration.
-fn chosen(durations: &[u64], number: Option<usize>) -> Option<usize> {
-    let mut sorted = durations.to_vec();
-    sorted.sort_unstable();
-    let median = sorted.get(sorted.len() / 2)?;
-    number.or_else(|| durations.iter().position(|duration| duration == median))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::chosen;
-
-    #[test]
-    fn the_one_that_was_asked_for_is_chosen_or_the_first_of_median_duration() {
-        let durations = [9, 5, 7, 7, 1];
-        assert_eq!(chosen(&durations, None), Some(2));
-        assert_eq!(chosen(&durations, Some(4)), Some(4));
-        assert_eq!(chosen(&[], None), None);
     }
 }

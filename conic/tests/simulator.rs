@@ -131,6 +131,19 @@ fn questions_that_cannot_be_are_refused_with_what_to_do() {
         ("trace receive --packet-size 59", "from 60 to 9600"),
         ("trace receive --after 11ms", "from 1us to 10ms"),
         ("trace --burst 2 call", "cannot be used with"),
+        ("trace --platform agilex7 --features paper", "--features is of machines with two sockets"),
+        ("trace --platform bf3 --interface ccnic", "conic trace cxl --platform bf3"),
+        ("trace cxl --platform spr", "agilex7, bf3"),
+        ("trace cxl --platform nowhere", "there is no such platform"),
+        ("trace cxl --platform bf3 --design 3", "leave --design out"),
+        ("trace cxl --design 8", "layout-1 to layout-4"),
+        ("trace cxl --choose polling=CO", "polling for it"),
+        ("trace cxl --choose transmit-packet=NC-P", "one of NC; CS; CO"),
+        ("trace cxl --choose receive-batch=26", "give 1 to 25"),
+        ("trace cxl --choose NC", "give a choice as in"),
+        ("trace cxl --design dma --choose transmit-packet=CS", "the receive batch and the transmit batch"),
+        ("trace cxl --set dcoh.cicle=1ns", "did you mean dcoh.cycle"),
+        ("trace cxl --number 33", "33"),
     ] {
         let error = json(&format!("{arguments} --json"), 1)["error"].to_string();
         assert!(error.contains(says), "{arguments}: {error}");
@@ -400,6 +413,7 @@ fn an_output_that_cannot_be_written_is_found_before_the_work() {
         (&ccnic, "--output"),
         ("study ccnic --points /proc/none --output /proc/none", "--output"),
         ("trace --packet-size 9600 --burst 32 --output /proc/none", "--output"),
+        ("trace cxl --packet-size 9600 --burst 32 --output /proc/none", "--output"),
         ("dataflow --device simulated --duration 1h --svg /proc/none/curve.svg", "--svg"),
         ("bench --svg /proc/none/curve.svg", "--svg"),
         ("bench loopback --sweep --duration 1h --svg /proc/none/curve.svg", "--svg"),
@@ -443,4 +457,92 @@ fn a_working_set_and_a_write_back_are_asked_of_pushes_under_pressure() {
 fn no_more_packets_are_asked_for_than_rings_hold() {
     let error = json("sim --window 2049 --json", 1)["error"].to_string();
     assert!(error.contains("a whole number from 1 to 2048 is wanted"), "{error}");
+}
+
+/// What `conic trace` followed through a NIC behind CXL or PCIe.
+fn followed(arguments: &str) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = json(&format!("trace {arguments} -o {} --json", folder.path().display()), 0);
+    let messages = report["messages"].as_array().expect("messages");
+    for message in messages {
+        if let Some(cause) = message["cause"].as_u64() {
+            let cause = &messages[usize::try_from(cause).expect("a place in the list")];
+            assert!(message["sent_ns"].as_f64() >= cause["arrives_ns"].as_f64(), "{message} after {cause}");
+        }
+    }
+    let sum = |list: &str, key: &str| -> f64 {
+        let all = report[list].as_array().expect("a list").iter();
+        all.map(|one| one[key].as_f64().unwrap_or_else(|| panic!("{one} has a number"))).sum()
+    };
+    let round_trip = report["round_trip_ns"].as_f64().expect("a time");
+    assert!((sum("parts", "ns") - round_trip).abs() < 1e-3, "{}", report["parts"]);
+    assert_eq!(sum("counts", "count"), messages.len() as f64, "{arguments}");
+    let read =
+        |extension: &str| std::fs::read(folder.path().join(format!("packet.{extension}"))).expect("it is written");
+    let svg = String::from_utf8(read("svg")).expect("text");
+    assert!(svg.starts_with("<svg ") && svg.contains("host home") && svg.contains("@core 0"));
+    assert!(!read("pftrace").is_empty());
+    report
+}
+
+/// How many of each kind cross the link about lines of a segment, `DCOH` being the device's end.
+fn crossing<'a>(report: &'a Value, segment: &str) -> BTreeMap<&'a str, usize> {
+    let messages = report["messages"].as_array().expect("messages").iter();
+    let of_segment = messages.filter(|one| text(&one["line"]).starts_with(segment));
+    let ways = [("DCOH", "host home"), ("host home", "DCOH")];
+    let crossing = of_segment.filter(|one| ways.contains(&(text(&one["from"]), text(&one["to"]))));
+    let mut counts = BTreeMap::new();
+    crossing.for_each(|one| *counts.entry(text(&one["name"])).or_default() += 1);
+    counts
+}
+
+#[test]
+fn a_trace_over_cxl_has_the_messages_of_each_request_type_and_placement() {
+    let once = |names: &[&'static str]| names.iter().map(|name| (*name, 1)).collect::<BTreeMap<&str, usize>>();
+    let written = once(&["WOWrInvF", "ExtFastGO_WritePull", "Data", "ExtCmp"]);
+    let combination = followed("cxl");
+    assert_eq!(crossing(&combination, "receive buffers"), written);
+    assert_eq!(crossing(&combination, "transmit buffers"), BTreeMap::from([("RdCurr", 1), ("Data", 1)]));
+    // The descriptor that is read ahead, and the completion.
+    let ring = written.iter().map(|(name, count)| (*name, *count)).chain([("RdShared", 1), ("GO-S, Data", 1)]);
+    assert_eq!(crossing(&combination, "receive ring"), ring.collect());
+    assert_eq!(combination["design"]["receive packet"], "NC");
+    // The same by what a user types first.
+    let plain = followed("--platform agilex7");
+    assert_eq!((&plain["messages"], &plain["parts"]), (&combination["messages"], &combination["parts"]));
+    // A packet that the device owns is fetched from it by the core.
+    let owned = followed("cxl --design 4");
+    let expected = once(&["RdOwnNoData", "GO-E", "SnpData", "RspSFwdM, Data"]);
+    assert_eq!(crossing(&owned, "receive buffers"), expected);
+    let shared = followed("cxl --choose transmit-packet=CS");
+    assert_eq!(crossing(&shared, "transmit buffers"), once(&["RdShared", "GO-S, Data", "SnpInv", "RspI"]));
+    assert_eq!(shared["design"]["transmit packet"], "CS");
+    // Pushed packets, and stores into the device's memory that it reads without asking.
+    let optimal = followed("cxl --design optimal");
+    assert_eq!(crossing(&optimal, "receive buffers"), once(&["ItoMWr", "GO_WritePull", "Data"]));
+    assert_eq!(crossing(&optimal, "transmit buffers"), once(&["MemWr", "Cmp"]));
+    let owners = optimal["owners"].as_array().expect("owners").iter();
+    let of_buffer: Vec<&str> = owners
+        .filter(|one| text(&one["line"]).starts_with("receive buffers"))
+        .map(|one| text(&one["owners"]))
+        .collect();
+    assert_eq!(of_buffer, ["M@core 0", "I", "M@last-level cache", "M@core 0"]);
+}
+
+#[test]
+fn a_trace_of_a_burst_is_that_of_all_its_packets_and_one_over_pcie_has_dma_and_a_doorbell() {
+    let burst = followed("cxl --burst 4 --packet-size 100 --choose receive-batch=4 --choose transmit-batch=4");
+    let count = |report: &Value, segment: &str, name: &str| crossing(report, segment).get(name).copied().unwrap_or(0);
+    // Two lines a packet, of which the second is written in part. The first packet is due before the others, and waits for none of them.
+    assert_eq!([count(&burst, "receive buffers", "WOWrInvF"), count(&burst, "receive buffers", "WOWrInv")], [4, 4]);
+    assert_eq!(count(&burst, "receive ring", "WOWrInvF"), 2);
+    assert_eq!(count(&burst, "transmit buffers", "RdCurr"), 8);
+    let pcie = followed("--platform bf3");
+    let counts = pcie["counts"].as_array().expect("counts").iter();
+    let of = |name: &str| -> u64 {
+        let named = counts.clone().filter(|one| one["name"] == name);
+        named.map(|one| one["count"].as_u64().expect("a number")).sum()
+    };
+    // The packet and its completion; a descriptor that is read ahead, one to transmit, and its packet; the doorbell over two hops.
+    assert_eq!(["MWr", "MRd", "CplD", "MMIO write", "WriteCache"].map(of), [2, 3, 3, 2, 2]);
 }

@@ -11,5 +11,5 @@ mod record;
 #[cfg(test)]
 mod sample;
 
-pub(crate) use log::Log;
+pub(crate) use log::{Log, Way, segments_of};
 pub use record::{Cause, LevelRecord, MessageRecord, OwnershipRecord, PlaceName, QueueName, Recording, SpanRecord};

@@ -40,21 +40,21 @@ pub struct Question {
     /// Replace a value of the platform, in its unit or with one of its own, as in interconnect.crossing=40ns; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
-    /// The interface
-    #[arg(long, value_enum, default_value_t = Choice::Ccnic)]
-    pub interface: Choice,
+    /// The interface [default: ccnic]
+    #[arg(long, value_enum)]
+    interface: Option<Choice>,
     /// CC-NIC's switches, comma-separated, as `conic bench loopback --help` lists them [default: best]
     #[arg(long, value_name = "LIST")]
-    pub features: Option<Features>,
+    features: Option<Features>,
     /// Bytes of a packet, 60 to 9600
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
     pub packet_size: u16,
     /// The NIC's agents run on cores of the host's own socket; not with pcie, whose NIC is behind its link
     #[arg(long)]
     pub same_socket: bool,
-    /// Whose hardware prefetchers are on
-    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Prefetch::Host)]
-    pub prefetch: Prefetch,
+    /// Whose hardware prefetchers are on [default: host]
+    #[arg(long, value_enum, value_name = "WHOSE")]
+    prefetch: Option<Prefetch>,
     /// The seed of everything that is drawn; the same seed gives the same result
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
@@ -77,16 +77,16 @@ impl Question {
     ///
     /// Switches or a place for an interface that has none, or PCIe where the platform has none.
     pub fn interface(&self, platform: &Platform) -> Result<Interface, Failure> {
-        if self.interface != Choice::Ccnic && self.features.is_some() {
+        if self.choice() != Choice::Ccnic && self.features.is_some() {
             let name = self.interface_name();
             return Err(Failure::failed(format!("--features are CC-NIC's switches; {name} has none: leave them out")));
         }
-        if self.interface == Choice::Pcie && self.same_socket {
+        if self.choice() == Choice::Pcie && self.same_socket {
             let message =
                 "--same-socket places a NIC that is played by cores; that of pcie is behind its link: leave it out";
             return Err(Failure::failed(message));
         }
-        Ok(match self.interface {
+        Ok(match self.choice() {
             Choice::Ccnic => Interface::CcNic(self.features()),
             Choice::Ring => Interface::UnoptimisedRing,
             Choice::Pcie if platform.parameters().nic.is_none() => {
@@ -97,6 +97,27 @@ impl Question {
         })
     }
 
+    /// Which interface runs.
+    pub fn choice(&self) -> Choice {
+        self.interface.unwrap_or(Choice::Ccnic)
+    }
+
+    /// Whose hardware prefetchers are on.
+    pub fn prefetch(&self) -> Prefetch {
+        self.prefetch.unwrap_or(Prefetch::Host)
+    }
+
+    /// Of what was asked for, what a machine with a CXL device has nothing of; none if that is nothing.
+    pub fn of_sockets(&self) -> Option<&'static str> {
+        let given = [
+            (self.interface.is_some(), "--interface"),
+            (self.features.is_some(), "--features"),
+            (self.same_socket, "--same-socket"),
+            (self.prefetch.is_some(), "--prefetch"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
+    }
+
     /// CC-NIC's switches.
     pub fn features(&self) -> Features {
         self.features.unwrap_or(Features::best())
@@ -104,7 +125,7 @@ impl Question {
 
     /// The interface's name on the command line and in JSON.
     pub fn interface_name(&self) -> &'static str {
-        match self.interface {
+        match self.choice() {
             Choice::Ccnic => "ccnic",
             Choice::Ring => "ring",
             Choice::Pcie => "pcie",
@@ -118,7 +139,7 @@ impl Question {
 
     /// Whose hardware prefetchers are on.
     pub fn prefetching(&self) -> Prefetching {
-        let (host, nic) = match self.prefetch {
+        let (host, nic) = match self.prefetch() {
             Prefetch::Host => (true, false),
             Prefetch::Nic => (false, true),
             Prefetch::Both => (true, true),

@@ -15,12 +15,11 @@ use conic_study::coherent_pio::exchange::{CALL, Calls, observed_calls};
 use conic_study::coherent_pio::frames::{Around, Arrives, FRAME, Frames, observed_receive, observed_transmit};
 use serde::Serialize;
 
-use super::output::{MessageReport, OwnersReport, messages, owners, table, write};
-use super::{Followed, Recorded, TRIPS, chosen};
+use super::output::{MessageReport, Output, OwnersReport, messages, owners, table};
+use super::{Followed, Recorded, TRIPS};
 use crate::bench::common::nanoseconds;
 use crate::bench::failure::{Failure, print_json};
 use crate::value::span;
-use crate::writable;
 
 /// Every message that one call of a function on the device causes
 ///
@@ -79,7 +78,7 @@ pub struct Transmit {
     returns: Returns,
 }
 
-/// Which machine, which of several, and where to.
+/// Which machine, and what becomes of what is found.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// The machine, whose device is home to coherent lines: enzian, cxl3-mem (nearly all of whose values are guesses), or the path of a
@@ -89,15 +88,8 @@ pub struct Common {
     /// Replace a value of the platform, in its unit or with one of its own, as in link.crossing=40ns; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Which one is shown, 0 to 32, once they are steady [default: the first of median duration]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(0..TRIPS))]
-    number: Option<u16>,
-    /// The folder for the trace and the diagram
-    #[arg(short, long, value_name = "DIR", default_value = "out/trace")]
-    output: PathBuf,
-    /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// How a device returns a line.
@@ -313,20 +305,19 @@ impl Common {
         smaller: &str,
         run: impl FnOnce(&mut Recorded) -> Result<Vec<u64>, conic_sim::Failure>,
     ) -> Result<ExitCode, Failure> {
-        writable::folder(&self.output, "--output")?;
+        self.output.is_writable()?;
         let mut recorded = Recorded(None);
         let stopped = |failure| Failure::failed(format!("the modelled machine stopped: {failure}"));
         let took = run(&mut recorded).map_err(stopped)?;
         let all = recorded.all(smaller)?;
         let counted: Vec<&SpanRecord> = all.spans.iter().filter(|span| span.name == name).skip(WARM as usize).collect();
-        let number = chosen(&took, self.number.map(usize::from));
-        let one = number.and_then(|number| Some((counted.get(number)?, took.get(number)?)));
-        let (span, took) = one.ok_or_else(|| Failure::failed("there were too few of them"))?;
+        let number = self.output.chosen(&took)?;
+        let (span, took) = (counted[number], took[number]);
         let followed = Followed::of(&all, span.begins, span.ends);
         let title = format!("{} on {}", subject.title, platform.name());
-        let files = write(&followed, &self.output, subject.what, &title)?;
-        let took_ns = *took as f64 / 1e3;
-        if self.json {
+        let files = self.output.write(&followed, subject.what, &title)?;
+        let took_ns = took as f64 / 1e3;
+        if self.output.json {
             let (messages, owners) = (messages(&followed), owners(&followed));
             let (schema, platform) = ("conic.trace.lines/1", platform.name().to_owned());
             print_json(&Report { schema, platform, subject, took_ns, messages, owners, files })?;

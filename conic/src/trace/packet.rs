@@ -4,18 +4,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use conic_sim::platform::{ECI, Platform, model_of};
+use conic_sim::platform::{CXL, ECI, Platform, model_of};
 use conic_sim::probe::SpanRecord;
 use conic_study::simulated::{ROUND_TRIP, observed_loopback};
 use conic_study::workload::{Loopback, Switches};
 use serde::Serialize;
 
-use super::output::{MessageReport, messages, table, write};
-use super::{Followed, Recorded, TRIPS, chosen};
+use super::output::{MessageReport, Output, messages, table};
+use super::{Followed, Recorded, TRIPS, cxl};
 use crate::bench::common::nanoseconds;
 use crate::bench::failure::{Failure, print_json};
 use crate::sim::question::{Choice, Question};
-use crate::writable;
 
 #[derive(Clone, Debug, Args)]
 pub struct Options {
@@ -24,15 +23,8 @@ pub struct Options {
     /// Packets of the burst, 1 to 32
     #[arg(long, value_name = "PACKETS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=32))]
     burst: u16,
-    /// Which of the round trips is shown, 0 to 32, once the loop is steady [default: the first of median duration]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(0..TRIPS))]
-    number: Option<u16>,
-    /// The folder for packet.pftrace and packet.svg
-    #[arg(short, long, value_name = "DIR", default_value = "out/trace")]
-    output: PathBuf,
-    /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// Packets before the loop is steady: the rings have gone round several times.
@@ -44,12 +36,15 @@ const WARM: u64 = 8_192;
 ///
 /// What cannot be asked for, or written.
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+    if model_of(&options.question.platform).name == CXL.name {
+        return cxl::run(&cxl::Options::of(&options.question, options.burst, &options.output)?);
+    }
     let platform = options.platform()?;
     let question = options.loopback(&platform)?;
-    writable::folder(&options.output, "--output")?;
-    let packet = packet(&question, options.number.map(usize::from))?;
-    let files = write(&packet, &options.output, "packet", &title(options, &platform))?;
-    if options.json {
+    options.output.is_writable()?;
+    let packet = packet(&question, &options.output)?;
+    let files = options.output.write(&packet, "packet", &title(options, &platform))?;
+    if options.output.json {
         print_json(&report(options, &platform, &packet, files))?;
     } else {
         print(options, &platform, &packet, &files);
@@ -91,14 +86,13 @@ impl Options {
 }
 
 /// Runs the loopback and picks one round trip.
-fn packet(question: &Loopback, number: Option<usize>) -> Result<Followed, Failure> {
+fn packet(question: &Loopback, output: &Output) -> Result<Followed, Failure> {
     let mut recorded = Recorded(None);
     observed_loopback(question, &mut recorded).map_err(Failure::failed)?;
     let all = recorded.all("--packet-size or --burst")?;
     let trips: Vec<&SpanRecord> = all.spans.iter().filter(|span| span.name == ROUND_TRIP).collect();
     let durations: Vec<u64> = trips.iter().map(|trip| trip.ends.since(trip.begins).picoseconds()).collect();
-    let trip = chosen(&durations, number).and_then(|chosen| trips.get(chosen));
-    let trip = trip.ok_or_else(|| Failure::failed("there were too few round trips"))?;
+    let trip = trips[output.chosen(&durations)?];
     Ok(Followed::of(&all, trip.begins, trip.ends))
 }
 
@@ -130,7 +124,7 @@ fn report(options: &Options, platform: &Platform, packet: &Followed, files: Vec<
         schema: "conic.trace/1",
         platform: platform.name().to_owned(),
         interface: question.interface_name(),
-        features: (question.interface == Choice::Ccnic).then(|| question.features().to_string()),
+        features: (question.choice() == Choice::Ccnic).then(|| question.features().to_string()),
         packet_size: question.packet_size,
         burst: options.burst,
         round_trip_ns: packet.since(packet.ends),
@@ -141,7 +135,7 @@ fn report(options: &Options, platform: &Platform, packet: &Followed, files: Vec<
 
 fn print(options: &Options, platform: &Platform, packet: &Followed, files: &[PathBuf]) {
     println!("{}: {} there and back", title(options, platform), nanoseconds(packet.since(packet.ends)));
-    if options.question.interface == Choice::Ccnic {
+    if options.question.choice() == Choice::Ccnic {
         println!("  {}", options.question.features());
     }
     println!("  {}", platform.description());

@@ -1,6 +1,6 @@
 //! The core face of the seam over this machine.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
@@ -92,6 +92,20 @@ impl<'a> CxlCore<'a> {
         self.with(|machine| machine.monitor_cache(cores))
     }
 
+    /// Writes down that the program did something, from one time to another, where a recording is made.
+    pub fn note_span(&self, name: &'static str, begins: Time, ends: Time) {
+        self.with(|machine| machine.note_span(self.fiber.agent, name, begins, ends));
+    }
+
+    /// Waits for something, perhaps of a line's; the wait is written down where a recording is made.
+    fn wait(&self, machine: RefMut<'_, Machine>, wait: Wait, line: Option<u32>) {
+        let (begins, watched) = (machine.now(), machine.recorder.is_some());
+        self.fiber.wait(machine, wait, None);
+        if watched {
+            self.with(|machine| machine.note_wait(self.fiber.agent, wait.name(), line, begins));
+        }
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
         change(&mut self.fiber.machine.borrow_mut())
     }
@@ -124,7 +138,7 @@ impl<'a> CxlCore<'a> {
             if enough(&machine.cores[usize::from(self.core)].reorder) {
                 return;
             }
-            self.fiber.wait(machine, Wait::Retire, None);
+            self.wait(machine, Wait::Retire, None);
         }
     }
 
@@ -137,7 +151,7 @@ impl<'a> CxlCore<'a> {
             assert!((line as usize) < machine.lines.len(), "line {line} lies outside the region");
             if machine.cores[core].stores_to(line) {
                 // A load that finds a store of its own core waits for it.
-                self.fiber.wait(machine, Wait::Stores, None);
+                self.wait(machine, Wait::Stores, Some(line));
                 continue;
             }
             machine.cores[core].reads(line);
@@ -162,11 +176,11 @@ impl<'a> CxlCore<'a> {
                     return (Begun::Miss(load), 0);
                 }
             }
-            self.fiber.wait(machine, Wait::FillBuffer, None);
+            self.wait(machine, Wait::FillBuffer, Some(line));
         }
     }
 
-    fn finish(&self, begun: Begun) -> Line {
+    fn finish(&self, line: u32, begun: Begun) -> Line {
         match begun {
             Begun::Hit(line) => line,
             Begun::Miss(load) => loop {
@@ -175,7 +189,7 @@ impl<'a> CxlCore<'a> {
                     machine.loads.remove(load as usize);
                     return line;
                 }
-                self.fiber.wait(machine, Wait::Load(load), None);
+                self.wait(machine, Wait::Load(load), Some(line));
             },
         }
     }
@@ -183,9 +197,9 @@ impl<'a> CxlCore<'a> {
     /// Loads one line that what follows depends on.
     fn fetch(&self, line: u32) -> Line {
         let (begun, time) = self.begin(line, false);
-        let line = self.finish(begun);
+        let data = self.finish(line, begun);
         self.pass(time);
-        line
+        data
     }
 
     /// Loads lines of bulk data, whose misses overlap with each other and with what follows; `each` is given them in order.
@@ -200,7 +214,7 @@ impl<'a> CxlCore<'a> {
             self.pass(issue);
         }
         for (line, one) in lines.zip(begun) {
-            each(line, self.finish(one));
+            each(line, self.finish(line, one));
         }
         self.pass(longest);
     }
@@ -220,7 +234,7 @@ impl<'a> CxlCore<'a> {
             if machine.cores[usize::from(self.core)].stores.len() < machine.parameters.core.store_buffer as usize {
                 return machine.push_store(self.core, store);
             }
-            self.fiber.wait(machine, Wait::Stores, None);
+            self.wait(machine, Wait::Stores, None);
         }
     }
 
@@ -237,7 +251,7 @@ impl<'a> CxlCore<'a> {
             if machine.cores[usize::from(self.core)].stores.is_empty() {
                 return;
             }
-            self.fiber.wait(machine, Wait::Stores, None);
+            self.wait(machine, Wait::Stores, None);
         }
     }
 
@@ -260,7 +274,7 @@ impl<'a> CxlCore<'a> {
             if machine.cores[usize::from(self.core)].nontemporal <= most {
                 return;
             }
-            self.fiber.wait(machine, Wait::Nontemporal, None);
+            self.wait(machine, Wait::Nontemporal, None);
         }
     }
 
@@ -271,7 +285,7 @@ impl<'a> CxlCore<'a> {
             if !machine.cores[usize::from(self.core)].past_caches.contains(&line) {
                 return;
             }
-            self.fiber.wait(machine, Wait::Nontemporal, None);
+            self.wait(machine, Wait::Nontemporal, None);
         }
     }
 
@@ -350,7 +364,7 @@ impl Core for CxlCore<'_> {
             // An earlier store to the line comes first.
             while self.with(|machine| machine.cores[usize::from(self.core)].stores_to(line)) {
                 let machine = self.fiber.machine.borrow_mut();
-                self.fiber.wait(machine, Wait::Stores, None);
+                self.wait(machine, Wait::Stores, None);
             }
             self.await_past_caches(line);
             self.await_nontemporal(most - 1);
@@ -399,8 +413,8 @@ impl Core for CxlCore<'_> {
         }
         self.await_loads(Reorder::is_empty);
         let mut machine = self.fiber.machine.borrow_mut();
-        machine.read_register(self.fiber.agent as u16);
-        self.fiber.wait(machine, Wait::Register, None);
+        machine.read_register(self.fiber.agent as u16, at.0);
+        self.wait(machine, Wait::Register, Some(line_of(at)));
         self.with(|machine| machine.register_values.get(&at.0).copied().unwrap_or(0))
     }
     fn register_write(&self, at: Address, value: u64) {

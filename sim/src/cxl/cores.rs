@@ -171,6 +171,7 @@ impl Machine {
         if gone.holders == 0 && gone.host.copy != Copy::Invalid {
             self.install_last_level(victim, false);
         }
+        self.note_owners(victim);
     }
 
     /// A core loses a line.
@@ -284,6 +285,7 @@ impl Machine {
             // The core's copy is the only one that is current.
             self.leaves_last_level(store.line, true);
             self.cores[usize::from(core)].stores.pop_front();
+            self.note_owners(store.line);
         }
         let state = &self.cores[usize::from(core)];
         if state.stores.len() < before {
@@ -298,7 +300,7 @@ impl Machine {
         let now = self.agenda.now;
         let until = self.cores[usize::from(core)].register_until;
         if until.is_none() {
-            self.write_register(at, value);
+            self.write_register(core, at, value);
             let until = now + self.parameters.pcie.uncached_store;
             let state = &mut self.cores[usize::from(core)];
             state.register_until = Some(until);
@@ -403,5 +405,6 @@ impl Machine {
         self.loses(core, line);
         self.lines[line as usize].holders = 0;
         self.install_last_level(line, false);
+        self.note_owners(line);
     }
 }

@@ -126,10 +126,20 @@ impl Machine {
         let start = self.agenda.now.max(*admitted_until);
         *admitted_until = start + p.cycle / u64::from(ports);
         let there = start + p.hit / 2;
+        self.note_access(key, there);
         self.agenda.at(there, Event::LookedUp(key));
     }
 
+    /// An operation's turn has come: of those of the engines when they have been looked up.
     pub(super) fn looked_up(&mut self, key: u32) {
+        let before = self.recorder.as_mut().map(|recorder| recorder.turns_to_operation(key));
+        self.begin_operation(key);
+        if let (Some(recorder), Some(before)) = (&mut self.recorder, before) {
+            recorder.goes_back(before);
+        }
+    }
+
+    fn begin_operation(&mut self, key: u32) {
         let line = self.operations[key as usize].line;
         if self.pending.contains_key(&line) {
             return self.behind.entry(line).or_default().push_back(key);
@@ -147,23 +157,43 @@ impl Machine {
             Started::Done { value, read_memory, wrote_memory } => {
                 self.counters.device_hits += 1;
                 if wrote_memory {
-                    self.device_memory.write(line.into(), self.agenda.now);
+                    self.write_device_memory(line);
                 }
-                let done = if read_memory {
-                    self.device_memory.read(line.into(), self.agenda.now) + rest + p.completion
-                } else {
-                    self.agenda.now + p.hit - p.hit / 2
-                };
+                let now = self.agenda.now;
+                let ready = if read_memory { self.read_device_memory(line) } else { now };
+                let takes = if read_memory { rest + p.completion } else { p.hit - p.hit / 2 };
                 self.operations[key as usize].value = value;
                 self.keep_or_drop(line);
-                self.agenda.at(done, Event::DeviceDone(key));
+                self.answer_engine(key, ready, ready + takes);
             }
         }
+    }
+
+    fn read_device_memory(&mut self, line: u32) -> u64 {
+        let ready = self.device_memory.read(line.into(), self.agenda.now);
+        self.note_memory_read(line, true, ready, false);
+        ready
+    }
+
+    fn write_device_memory(&mut self, line: u32) {
+        let done = self.device_memory.write(line.into(), self.agenda.now);
+        self.note_memory_write(line, true, done);
+    }
+
+    /// An operation is done, which its engine is told by a message.
+    fn answer_engine(&mut self, key: u32, sent: u64, there: u64) {
+        let DeviceOperation { line, purpose, .. } = self.operations[key as usize];
+        if matches!(purpose, Purpose::Write(..)) && self.lines[line as usize].device.copy == Copy::Modified {
+            self.note_landing(line);
+        }
+        self.note_answer(key, sent, there);
+        self.agenda.at(there, Event::DeviceDone(key));
     }
 
     /// Puts a line that the device has a copy of into its cache, and takes one that it has not out; the one that has to go for
     /// it is given up.
     fn keep_or_drop(&mut self, line: u32) {
+        self.note_owners(line);
         let state = &self.lines[line as usize].device;
         let has = state.copy != Copy::Invalid;
         let cache = if state.home == Side::Host { &mut self.hmc } else { &mut self.dmc };
@@ -181,6 +211,9 @@ impl Machine {
                     let value = Line::ZERO;
                     let eviction = DeviceOperation { line: gone.line, operation, purpose: Purpose::Eviction, value };
                     let key = self.operations.insert(eviction) as u32;
+                    if let Some(recorder) = &mut self.recorder {
+                        recorder.begins_operation(key);
+                    }
                     // Its place is taken: it goes now, whatever its look-up would take.
                     self.looked_up(key);
                 }
@@ -205,10 +238,10 @@ impl Machine {
             time += answer_after + self.backlog_to_host(line);
         }
         if wrote_memory {
-            self.device_memory.write(line.into(), self.agenda.now);
+            self.write_device_memory(line);
         }
         if read_memory {
-            time = self.device_memory.read(line.into(), self.agenda.now);
+            time = self.read_device_memory(line);
         }
         if let Some(reply) = reply {
             let from = if read_memory { time } else { self.agenda.now };
@@ -224,7 +257,7 @@ impl Machine {
             self.installed_until = time + p.install_interval;
             time += p.install;
         }
-        self.agenda.at(time + p.completion, Event::DeviceDone(key));
+        self.answer_engine(key, time, time + p.completion);
         self.next_of_line(line);
     }
 

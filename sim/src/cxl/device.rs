@@ -79,9 +79,28 @@ impl<'a> CxlDevice<'a> {
         self.with(|machine| machine.interrupt(core));
     }
 
+    /// Waits until a read of a line is there.
+    pub(super) fn await_read(&self, at: Address, is_there: impl Fn() -> bool) {
+        let begins = self.now();
+        while !is_there() {
+            self.spin_until(Time::NEVER);
+        }
+        let (agent, line) = (self.fiber.agent, (at.0 / LINE_BYTES) as u32);
+        if self.now() > begins {
+            self.with(|machine| machine.note_wait(agent, "wait for a read", Some(line), begins.picoseconds()));
+        }
+    }
+
+    /// Writes down that the program did something, from one time to another, where a recording is made.
+    pub fn note_span(&self, name: &'static str, begins: Time, ends: Time) {
+        let agent = self.fiber.agent;
+        self.with(|machine| machine.note_span(agent, name, begins, ends));
+    }
+
     /// Changes who is asked before the device touches its own lines. Towards device-bias the host's caches give them up first
     /// (`flush`), and software must see to it that the host keeps away until it is changed back.
     pub fn switch_bias(&self, at: Address, bytes: u64, bias: Bias, flush: bool) {
+        let begins = self.now();
         if flush && bias == Bias::Device {
             let agent = self.fiber.agent;
             for line in at.0 / LINE_BYTES..(at.0 + bytes).div_ceil(LINE_BYTES) {
@@ -90,6 +109,8 @@ impl<'a> CxlDevice<'a> {
             self.await_writes();
         }
         self.with(|machine| machine.set_bias(at, bytes, bias));
+        let name = if bias == Bias::Device { "switch to device-bias" } else { "switch to host-bias" };
+        self.note_span(name, begins, self.now());
     }
 }
 
@@ -101,10 +122,8 @@ impl Device for CxlDevice<'_> {
     fn is_ready(&self, tag: &ReadTag) -> bool {
         self.with(|machine| machine.reads[tag.0 as usize].lines_left == 0)
     }
-    fn finish_read(&self, tag: ReadTag, _at: Address, into: &mut [u8]) {
-        while !self.is_ready(&tag) {
-            self.spin_until(Time::NEVER);
-        }
+    fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]) {
+        self.await_read(at, || self.is_ready(&tag));
         let read = self.with(|machine| machine.reads.remove(tag.0 as usize));
         into.copy_from_slice(&read.buffer);
     }

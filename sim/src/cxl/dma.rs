@@ -60,10 +60,8 @@ impl Device for DmaDevice<'_> {
     fn is_ready(&self, tag: &ReadTag) -> bool {
         self.device.with(|machine| machine.dma_reads[tag.0 as usize].pieces_left == 0)
     }
-    fn finish_read(&self, tag: ReadTag, _at: Address, into: &mut [u8]) {
-        while !self.is_ready(&tag) {
-            self.device.spin_until(Time::NEVER);
-        }
+    fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]) {
+        self.device.await_read(at, || self.is_ready(&tag));
         let read = self.device.with(|machine| machine.dma_reads.remove(tag.0 as usize));
         into.copy_from_slice(&read.buffer);
     }

@@ -3,7 +3,8 @@
 use conic_fabric::Line;
 
 use super::machine::{Event, Machine, Message};
-use crate::protocol::cxl::{Ask, Copy, Effect, Opcode, ToDevice, ToHost};
+use super::recorder;
+use crate::protocol::cxl::{Ask, Copy, Effect, Opcode, Snoop, ToDevice, ToHost};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +46,23 @@ pub(super) struct Running {
     writes: bool,
 }
 
+impl Running {
+    /// The core that gets the line, if one does.
+    pub(super) fn gets_line(&self) -> Option<u16> {
+        core_of(self.from).filter(|_| matches!(self.from, From::Load(..) | From::Own(_)))
+    }
+}
+
 impl Machine {
     /// A core asks a line's home agent.
     pub(super) fn ask_home(&mut self, job: Job, delay: u64) {
-        let p = &self.parameters.host;
-        let there = self.agenda.now + delay + p.home_lookup;
+        let there = self.agenda.now + delay;
+        let watched = self.recorder.is_some().then(|| (job.line, job.from, recorder::of_job(&job)));
         let key = self.jobs.insert(job) as u32;
-        self.agenda.at(there, Event::AtHome(key));
+        if let Some((line, from, name)) = watched {
+            self.note_request(key, line, from, name, there);
+        }
+        self.agenda.at(there + self.parameters.host.home_lookup, Event::AtHome(key));
     }
 
     pub(super) fn at_home(&mut self, key: u32) {
@@ -68,7 +79,7 @@ impl Machine {
     pub(super) fn looked_up_at_home(&mut self, job: Job) {
         if self.jitter > 0 {
             let late = self.draws.below(self.jitter);
-            let key = self.jobs.insert(job) as u32;
+            let key = self.put_off(job);
             return self.agenda.at(self.agenda.now + late, Event::AtHome(key));
         }
         self.begin_or_wait(job);
@@ -77,10 +88,19 @@ impl Machine {
     fn begin_or_wait(&mut self, job: Job) {
         let line = job.line;
         if self.running.contains_key(&line) {
-            let key = self.jobs.insert(job) as u32;
+            let key = self.put_off(job);
             return self.waiting.entry(line).or_default().push_back(key);
         }
         self.begin(job);
+    }
+
+    /// Keeps a job that has come for later; its number.
+    fn put_off(&mut self, job: Job) -> u32 {
+        let key = self.jobs.insert(job) as u32;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.puts_off(key);
+        }
+        key
     }
 
     fn begin(&mut self, job: Job) {
@@ -108,13 +128,15 @@ impl Machine {
     /// Does what a transaction needs, in time; what was begun beside the device's part counts if `beside_counts`.
     fn perform(&mut self, line: u32, effects: Vec<Effect<Line>>, beside_counts: bool) {
         let Running { from, beside, .. } = self.running[&line];
-        let mut time = if beside_counts { self.agenda.now.max(beside) } else { self.agenda.now };
+        let (now, asker) = (self.agenda.now, core_of(from));
+        let mut time = if beside_counts { now.max(beside) } else { now };
+        let before = self.recorder.as_mut().map(|recorder| recorder.goes_on(line, time > now));
         // Caches that were read need not be asked again for what becomes of their copies.
-        let mut caches_asked = false;
+        let (mut caches_asked, snoop) = (false, snoop_of(&effects));
         let asks_device = effects.iter().any(|effect| matches!(effect, Effect::Send(_)))
             && !effects.iter().any(|effect| matches!(effect, Effect::Done(_)));
         for effect in effects {
-            if let Some(core) = core_of(from)
+            if let Some(core) = asker
                 && matches!(effect, Effect::ReadMemory | Effect::Send(ToDevice::MemoryRead(_)))
             {
                 self.cores[usize::from(core)].brought_in += 1;
@@ -122,7 +144,8 @@ impl Machine {
             match effect {
                 Effect::Send(message) => self.send_at(time, Message::ToDevice(line, message)),
                 Effect::ReadMemory => {
-                    let ready = self.memory.read(line.into(), self.agenda.now);
+                    let ready = self.memory.read(line.into(), now);
+                    self.note_memory_read(line, false, ready, asks_device);
                     if asks_device {
                         self.running.get_mut(&line).expect("it is under way").beside = ready;
                     } else {
@@ -131,39 +154,66 @@ impl Machine {
                 }
                 Effect::WriteMemory => {
                     // Nobody waits for it; channels are told in the order of time.
-                    self.memory.write(line.into(), self.agenda.now);
+                    let done = self.memory.write(line.into(), now);
+                    self.note_memory_write(line, false, done);
                 }
                 Effect::ReadCaches => {
-                    time += self.time_of_caches(line, None);
+                    time = self.ask_caches(line, None, snoop, time);
                     caches_asked = true;
                 }
                 Effect::ShareCaches => {
-                    let asker = core_of(from);
                     if !caches_asked {
-                        time += self.time_of_caches(line, asker);
+                        time = self.ask_caches(line, asker, snoop, time);
                     }
                     self.share(line, asker);
                 }
                 Effect::InvalidateCaches => {
-                    let asker = core_of(from).filter(|_| matches!(from, From::Own(_)));
+                    let keeps = asker.filter(|_| matches!(from, From::Own(_)));
                     if !caches_asked {
-                        time += self.time_of_caches(line, asker);
+                        time = self.ask_caches(line, keeps, snoop, time);
                     }
-                    self.invalidate(line, asker);
+                    self.invalidate(line, keeps);
                     if asks_device {
-                        self.running.get_mut(&line).expect("it is under way").beside = time;
+                        self.goes_on_beside(line, time);
                     }
                 }
-                Effect::InstallLastLevel => {
-                    self.install_last_level(line, true);
-                }
-                Effect::Done(value) => {
-                    self.running.get_mut(&line).expect("it is under way").value = value;
-                    let back = if core_of(from).is_some() { self.parameters.host.home_to_core } else { 0 };
-                    self.agenda.at(time + back, Event::Finishes(line));
-                }
+                Effect::InstallLastLevel => self.install_last_level(line, true),
+                Effect::Done(value) => self.ends(line, value, time),
             }
         }
+        if let (Some(recorder), Some(before)) = (&mut self.recorder, before) {
+            recorder.goes_back(before);
+        }
+        self.note_owners(line);
+    }
+
+    /// Has the caches asked for a line at a time; when they have answered.
+    fn ask_caches(&mut self, line: u32, asker: Option<u16>, snoop: Snoop, asked: u64) -> u64 {
+        let takes = self.time_of_caches(line, asker);
+        self.note_caches(line, asker, snoop, asked, takes);
+        asked + takes
+    }
+
+    /// The caches give a line up until a time, beside the device's part.
+    fn goes_on_beside(&mut self, line: u32, until: u64) {
+        self.running.get_mut(&line).expect("it is under way").beside = until;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.goes_on_beside(line);
+        }
+    }
+
+    /// A transaction has nothing more to wait for at a time; then its asker is told.
+    fn ends(&mut self, line: u32, value: Option<Line>, time: u64) {
+        let running = self.running.get_mut(&line).expect("it is under way");
+        running.value = value;
+        let from = running.from;
+        let back = if core_of(from).is_some() { self.parameters.host.home_to_core } else { 0 };
+        if let Some(recorder) = &mut self.recorder {
+            let granted = recorder::of_grant(self.lines[line as usize].host.copy);
+            let told = recorder::told(from, |core| self.cores[usize::from(core)].agent, granted);
+            recorder.ends(line, told, time, time + back);
+        }
+        self.agenda.at(time + back, Event::Finishes(line));
     }
 
     /// How long it takes to have what the caches hold of a line, other than the asker's own.
@@ -231,12 +281,16 @@ impl Machine {
             From::Dma(piece) => self.dma_line_done(piece, line, value),
             From::Eviction | From::Device => {}
         }
+        self.note_owners(line);
         let Some(queue) = self.waiting.get_mut(&line) else { return };
         let next = queue.pop_front();
         if queue.is_empty() {
             self.waiting.remove(&line);
         }
         if let Some(next) = next {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.has_its_turn(next);
+            }
             let job = self.jobs.remove(next as usize);
             self.begin_or_wait(job);
         }
@@ -257,6 +311,18 @@ impl Machine {
     pub(super) fn stuck(&self) -> Vec<String> {
         let host = self.running.iter().map(|(line, running)| format!("line {line} for {:?}", running.from));
         host.chain(self.pending.keys().map(|line| format!("the device for line {line}"))).collect()
+    }
+}
+
+/// How cores are snooped for what has to be done.
+fn snoop_of(effects: &[Effect<Line>]) -> Snoop {
+    let any = |wanted: fn(&Effect<Line>) -> bool| effects.iter().any(wanted);
+    if any(|effect| matches!(effect, Effect::InvalidateCaches)) {
+        Snoop::Invalidate
+    } else if any(|effect| matches!(effect, Effect::ShareCaches)) {
+        Snoop::Data
+    } else {
+        Snoop::Current
     }
 }
 

@@ -110,6 +110,7 @@ impl Machine {
         self.counters.pushed_lines.pushed += u64::from(by_device);
         let Some(Gone { line: victim, mark }) = gone else { return };
         self.counters.pushed_lines.evicted += u64::from(mark == UNREAD);
+        self.note_owners(victim);
         if self.lines[victim as usize].holders == 0 && self.lines[victim as usize].host.copy != Copy::Invalid {
             self.counters.evictions += 1;
             self.give_up(victim);

@@ -12,6 +12,7 @@ use super::last_level::{LastLevel, PushedLines};
 use super::link::{Channel, Class, LayerCounters};
 use super::parameters::CxlParameters;
 use super::pcie::{DmaPiece, DmaRead};
+use super::recorder::Recorder;
 use crate::agenda::{Agenda, HasAgenda};
 use crate::credits::Credits;
 use crate::draws::Draws;
@@ -20,6 +21,7 @@ use crate::machine::tags::{self, Tags};
 use crate::memory::Memory;
 use crate::pcie::PcieLink;
 use crate::probe::counters::MessageCounts;
+use crate::probe::segments_of;
 use crate::protocol::cxl::{Bias, DeviceLine, HostLine, Side, ToDevice, ToHost};
 
 /// What an agent waits for.
@@ -47,6 +49,21 @@ pub enum Wait {
     Interrupt,
     /// Nothing: its program has ended.
     Ended,
+}
+
+impl Wait {
+    /// What a recording calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Wait::Load(_) => "wait for a line",
+            Wait::FillBuffer => "wait for a fill buffer",
+            Wait::Retire => "wait for the reorder buffer",
+            Wait::Stores => "wait for stores",
+            Wait::Nontemporal => "wait for writes past the caches",
+            Wait::Register => "wait for a register",
+            Wait::Time | Wait::Change | Wait::News | Wait::Interrupt | Wait::Ended => "wait",
+        }
+    }
 }
 
 /// A message on the CXL link.
@@ -219,6 +236,11 @@ pub struct Machine {
     pub(super) dma_arrived: u64,
     /// Lines whose last write by the device is noted, and when it was over.
     watched: BTreeMap<u32, u64>,
+    /// The region's segments: the first line that begins in each, and its name; and the agents' names.
+    pub(super) segments: Vec<(u64, String)>,
+    pub(super) names: Vec<String>,
+    /// Writes down what happens, where somebody wants to see it.
+    pub(super) recorder: Option<Box<Recorder>>,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -236,6 +258,9 @@ impl HasAgenda for Machine {
         &mut self.agenda
     }
     fn happens(&mut self, event: Event) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.handles(event);
+        }
         match event {
             Event::Departs(message) => self.departs(message),
             Event::Room(side, class) => self.has_room(side, class),
@@ -251,6 +276,9 @@ impl HasAgenda for Machine {
             Event::Drains(core) => self.drain(core),
             Event::RegisterWritten(at, value) => self.register_written(at, value),
             Event::RegisterRead(agent) => self.register_read(agent),
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.programs_go_on();
         }
     }
     fn stuck(&self) -> Vec<String> {
@@ -321,6 +349,9 @@ impl Machine {
             dma_parked: Vec::new(),
             dma_arrived: 0,
             watched: BTreeMap::new(),
+            segments: segments_of(layout, LINE_BYTES),
+            names: Vec::new(),
+            recorder: None,
             counters: Counters::default(),
         }
     }
@@ -341,7 +372,7 @@ impl Machine {
         self.watched.extend((first..first + lines as u32).map(|line| (line, 0)));
     }
 
-    /// When the device's last write of a line that is watched was over at its home agent.
+    /// When the device's last write of a line that is watched was over at its home agent, or was in the device's own cache.
     ///
     /// # Panics
     ///
@@ -391,6 +422,9 @@ impl Machine {
     /// Puts a message on its way at a time.
     pub(super) fn send_at(&mut self, time: u64, message: Message) {
         let key = self.messages.insert(message) as u32;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.is_to_depart(key);
+        }
         self.agenda.at(time, Event::Departs(key));
     }
 
@@ -409,6 +443,9 @@ impl Machine {
         self.count(name);
         let (link, now) = (self.parameters.link.clone(), self.agenda.now);
         let there = self.channel_to(message.receiver()).send(message.line(), now, quarters, &link);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.crosses(key, &message, now, there);
+        }
         self.agenda.at(there, Event::Arrives(key));
     }
 

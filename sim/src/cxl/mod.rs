@@ -12,6 +12,7 @@
 //! | `last_level.rs` | the last-level cache, and what the host's monitoring tells of it |
 //! | `link.rs` | the link's credits and retries |
 //! | `dcoh.rs` | the device's coherence engine: its caches, its memory, requests in flight |
+//! | `recorder.rs` | what is written down of a run |
 //! | `pcie.rs` | registers, interrupts, and DMA over PCIe |
 //! | [`parameters`] | what the machine is made of |
 //!
@@ -35,6 +36,7 @@ mod link;
 pub mod machine;
 pub mod parameters;
 mod pcie;
+mod recorder;
 mod reorder;
 pub mod simulation;
 

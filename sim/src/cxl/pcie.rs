@@ -1,6 +1,6 @@
 //! What goes over PCIe: registers, and DMA of the host's memory.
 
-use conic_fabric::Line;
+use conic_fabric::{LINE_BYTES, Line};
 
 use super::home::{From, Job};
 use super::machine::{Event, Machine, Wait};
@@ -59,8 +59,7 @@ impl Machine {
             let lines = lines as u32;
             let what = What::Read(read);
             let piece = DmaPiece { at, bytes, lines_left: lines, lines_to_begin: lines, arrived: 0, what };
-            let key = self.dma_pieces.insert(piece) as u32;
-            self.agenda.at(start, Event::DmaDone(key));
+            self.begin_piece(piece, agent, start);
         }
         read
     }
@@ -87,9 +86,19 @@ impl Machine {
                 arrived: 0,
                 what: What::Write(data, last),
             };
-            let key = self.dma_pieces.insert(piece) as u32;
-            self.agenda.at(start, Event::DmaDone(key));
+            self.begin_piece(piece, agent, start);
         }
+    }
+
+    /// A piece of an agent's transfer leaves the engine at a time.
+    fn begin_piece(&mut self, piece: DmaPiece, agent: usize, start: u64) {
+        let (line, is_read) = ((piece.at / LINE_BYTES) as u32, matches!(piece.what, What::Read(_)));
+        let key = self.dma_pieces.insert(piece) as u32;
+        if let Some(recorder) = &mut self.recorder {
+            let name = if is_read { "DMA read" } else { "DMA write" };
+            recorder.asks_dma(key, line, name, agent, (self.agenda.now, start));
+        }
+        self.agenda.at(start, Event::DmaDone(key));
     }
 
     /// A piece leaves the engine; or, a read whose lines are all there, it is back at the device.
@@ -129,6 +138,16 @@ impl Machine {
 
     fn sent(&mut self, key: u32, sent: Sent) {
         if let Sent::Arrives(there) = sent {
+            if let Some(recorder) = &mut self.recorder {
+                let piece = &self.dma_pieces[key as usize];
+                let (name, line) = match piece.what {
+                    What::Read(_) => ("MRd", Some(piece.at)),
+                    What::Write(..) => ("MWr", Some(piece.at)),
+                    What::Interrupt(_) => ("MSI", None),
+                };
+                let line = line.map(|at| (at / LINE_BYTES) as u32);
+                recorder.piece_crosses(key, line, name, (self.agenda.now, there));
+            }
             self.agenda.at(there + self.parameters.pcie.root_to_home, Event::AtRoot(key));
         }
     }
@@ -145,7 +164,11 @@ impl Machine {
             What::Read(_) => self.dma_pieces[key as usize].arrived = self.dma_arrived,
             What::Interrupt(core) => {
                 self.dma_pieces.remove(key as usize);
-                self.agenda.at(self.agenda.now + self.parameters.host.interrupt, Event::Interrupts(core));
+                let wakes = self.agenda.now + self.parameters.host.interrupt;
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.interrupts(self.cores[usize::from(core)].agent, (self.agenda.now, wakes));
+                }
+                self.agenda.at(wakes, Event::Interrupts(core));
                 return self.give_write_credit();
             }
         }
@@ -206,11 +229,19 @@ impl Machine {
             let part = parts(at, bytes).find(|part| part.line == line).expect("the piece has this line");
             part.read(&value, &mut state.buffer[(at - state.at) as usize..]);
         }
+        let back = self.agenda.now + self.parameters.pcie.root_to_home;
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| read.is_some()) {
+            recorder.answers_root_port(line, (self.agenda.now, back));
+        }
         match (over, read) {
             (false, _) => {}
             (true, Some(_)) => {
-                let back = self.agenda.now + self.parameters.pcie.root_to_home;
-                let there = self.pcie.complete(at, bytes, back, |_, _| {});
+                let recorder = &mut self.recorder;
+                let there = self.pcie.complete(at, bytes, back, |at, there| {
+                    if let Some(recorder) = recorder {
+                        recorder.completes(key, (at / LINE_BYTES) as u32, (back, there));
+                    }
+                });
                 self.count("CplD");
                 self.agenda.at(there, Event::DmaDone(key));
             }
@@ -234,10 +265,15 @@ impl Machine {
     }
 
     /// A core writes a register: from now on its way.
-    pub(super) fn write_register(&mut self, at: u64, value: u64) {
+    pub(super) fn write_register(&mut self, core: u16, at: u64, value: u64) {
         self.count("MMIO write");
         let root = self.agenda.now + self.parameters.pcie.core_to_root;
         let there = self.pcie.post_register_write(8, root);
+        if let Some(recorder) = &mut self.recorder {
+            let agent = self.cores[usize::from(core)].agent;
+            let times = [self.agenda.now, root, there];
+            recorder.accesses_register(agent, (at / LINE_BYTES) as u32, "MMIO write", times, None);
+        }
         self.agenda.at(there + self.parameters.device.doorbell, Event::RegisterWritten(at, value));
     }
 
@@ -253,6 +289,9 @@ impl Machine {
         let key =
             self.dma_pieces.insert(DmaPiece { at: 0, bytes: 4, lines_left: 0, lines_to_begin: 0, arrived: 0, what })
                 as u32;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.is_to_interrupt(key);
+        }
         self.agenda.at(self.agenda.now, Event::DmaDone(key));
     }
 
@@ -273,13 +312,21 @@ impl Machine {
     }
 
     /// A core reads a register; it goes on when the answer is there.
-    pub(super) fn read_register(&mut self, agent: u16) {
+    pub(super) fn read_register(&mut self, agent: u16, at: u64) {
         self.count("MMIO read");
         let p = self.parameters.pcie.clone();
-        let there = self.pcie.request_register_read(self.agenda.now + p.core_to_root) + p.register_read;
+        let root = self.agenda.now + p.core_to_root;
+        let asked = self.pcie.request_register_read(root);
+        let there = asked + p.register_read;
         // The answer's way is as long as that of the device's other packets; those are not told apart here.
         let wire = self.pcie.wire_time(u64::from(p.access_bytes + p.completion_overhead));
-        self.agenda.at(there + wire + p.crossing + p.core_to_root, Event::RegisterRead(agent));
+        let back = there + wire + p.crossing;
+        if let Some(recorder) = &mut self.recorder {
+            let (times, line) = ([self.agenda.now, root, asked], (at / LINE_BYTES) as u32);
+            let answer = Some([there, back, back + p.core_to_root]);
+            recorder.accesses_register(agent.into(), line, "MMIO read", times, answer);
+        }
+        self.agenda.at(back + p.core_to_root, Event::RegisterRead(agent));
     }
 
     pub(super) fn register_read(&mut self, agent: u16) {

@@ -70,7 +70,9 @@ impl CxlSimulation {
 
     fn add(&mut self, name: &str, role: Role, program: impl FnOnce(Fiber<'_, Machine>) + 'static) {
         self.programs.add(name, role, program);
-        self.machine().borrow_mut().agenda.add(Wait::Time);
+        let mut machine = self.machine().borrow_mut();
+        machine.names.push(name.to_owned());
+        machine.agenda.add(Wait::Time);
     }
 
     /// Runs until every main program has ended.

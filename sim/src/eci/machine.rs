@@ -15,6 +15,7 @@ use crate::draws::Draws;
 use crate::link::{Direction, mix};
 use crate::parameters::TimerParameters;
 use crate::probe::counters::{LinkCounters, MessageCounts};
+use crate::probe::segments_of;
 use crate::protocol::homed::{Cached, Entry, ToCache, ToHome};
 use crate::simulation::Failure;
 
@@ -420,13 +421,6 @@ impl Machine {
             Failure::Deadlock(stuck)
         });
     }
-}
-
-/// The first line that begins in each segment, and the segment's name. A line that several segments share is the first one's.
-fn segments_of(layout: &Layout, line_bytes: u64) -> Vec<(u64, String)> {
-    let firsts = layout.segments().iter().map(|one| (one.start.0.div_ceil(line_bytes), one));
-    let begins = firsts.filter(|(first, one)| first * line_bytes < one.start.0 + one.bytes);
-    begins.map(|(first, one)| (first, one.name.clone())).collect()
 }
 
 fn kind_of(message: &Message) -> &'static str {

@@ -19,7 +19,7 @@ use conic_fabric::Time;
 
 use super::machine::{Event, Machine, Message, Waiter, What};
 use super::parameters::EciCacheParameters;
-use crate::probe::{Cause, Log, MessageRecord, OwnershipRecord, PlaceName, Recording, SpanRecord};
+use crate::probe::{Cause, Log, PlaceName, Recording, SpanRecord, Way};
 use crate::protocol::homed::{Access, Entry, Recall, ToCache, ToHome};
 
 const L2: PlaceName = PlaceName(0);
@@ -37,9 +37,7 @@ pub(super) struct Recorder {
     under_way: BTreeMap<u32, Option<Cause>>,
     /// The message that is being handled.
     present: Option<Cause>,
-    /// The last access of a core to a line that was written down, by core and line.
-    accesses: BTreeMap<(u16, u32), Cause>,
-    /// Those that have not been made: who waits, and for which line.
+    /// Accesses that have not been made: who waits, and for which line.
     unanswered: BTreeSet<(Waiter, u32)>,
     /// What has the cache ask for a line.
     asks: BTreeMap<u32, Option<Cause>>,
@@ -56,8 +54,6 @@ pub(super) struct Recorder {
     begun: BTreeMap<u32, (Option<Cause>, u64)>,
     /// Since when the request for a line waits at the device.
     waiting: BTreeMap<u32, u64>,
-    /// The states that were written down last, by place and line.
-    states: BTreeMap<(PlaceName, u32), char>,
 }
 
 impl Machine {
@@ -69,7 +65,7 @@ impl Machine {
         let log = Log::new(places.collect(), self.segments.clone(), limit);
         let mut recorder = Recorder::new(log, &self.parameters.cache);
         for (entry, unit) in self.entries.iter().zip(0..) {
-            recorder.owns(DEVICE, unit, state_of(entry), self.agenda.now);
+            recorder.log.owns(DEVICE, unit, state_of(entry), self.agenda.now);
         }
         self.recorder = Some(Box::new(recorder));
     }
@@ -89,27 +85,22 @@ impl Machine {
 
     /// Writes down that a core has waited for something of a line's, from `begins` until now.
     pub(super) fn note_wait(&mut self, core: u16, name: &'static str, unit: u32, begins: u64) {
-        let ends = Time::from_picoseconds(self.agenda.now);
         if let Some(recorder) = &mut self.recorder {
-            let begins = Time::from_picoseconds(begins);
-            let first = recorder.accesses.get(&(core, unit)).copied();
-            let first = first.filter(|access| recorder.log.of(*access).sent >= begins);
-            let (place, line) = (place_of(core), Some(unit.into()));
-            recorder.log.span(SpanRecord { name, place, line, begins, ends, first });
+            recorder.log.waits(place_of(core), name, Some(unit.into()), begins, self.agenda.now);
         }
     }
 
     /// Writes down that the cache's copy of a line is perhaps another.
     pub(super) fn note_copy(&mut self, unit: u32) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.owns(L2, unit, self.cache[unit as usize].cached.copy.letter(), self.agenda.now);
+            recorder.log.owns(L2, unit.into(), self.cache[unit as usize].cached.copy.letter(), self.agenda.now);
         }
     }
 
     /// Writes down that the directory's entry of a line is perhaps another.
     pub(super) fn note_entry(&mut self, unit: u32) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.owns(DEVICE, unit, state_of(&self.entries[unit as usize]), self.agenda.now);
+            recorder.log.owns(DEVICE, unit.into(), state_of(&self.entries[unit as usize]), self.agenda.now);
         }
     }
 }
@@ -136,7 +127,6 @@ impl Recorder {
             core_to_l2: cache.core_to_l2,
             under_way: BTreeMap::new(),
             present: None,
-            accesses: BTreeMap::new(),
             unanswered: BTreeSet::new(),
             asks: BTreeMap::new(),
             recalls: BTreeMap::new(),
@@ -146,21 +136,6 @@ impl Recorder {
             heard: None,
             begun: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            states: BTreeMap::new(),
-        }
-    }
-
-    /// A message from one place to another.
-    fn message(&mut self, message: Way, sent: u64, arrives: u64, cause: Option<Cause>) -> Option<Cause> {
-        let Way { name, unit, from, to, asks } = message;
-        let [sent, arrives] = [sent, arrives].map(Time::from_picoseconds);
-        self.log.message(MessageRecord { name, line: unit.into(), from, to, sent, arrives, cause, asks })
-    }
-
-    /// What a place has of a line from now on.
-    fn owns(&mut self, place: PlaceName, unit: u32, state: char, now: u64) {
-        if self.states.insert((place, unit), state).unwrap_or('I') != state {
-            self.log.ownership(OwnershipRecord { line: unit.into(), place, state, at: Time::from_picoseconds(now) });
         }
     }
 
@@ -191,10 +166,9 @@ impl Recorder {
                 if access == Access::Waits && matches!(waiter, Waiter::Store(_) | Waiter::Prefetch(_)) {
                     return;
                 }
-                let way = Way { name, unit, from: place_of(core), to: L2, asks: true };
-                let cause = self.message(way, now.saturating_sub(self.core_to_l2), now, None);
-                if let Some(access) = cause {
-                    self.accesses.insert((core, unit), access);
+                let way = Way { name, line: unit.into(), from: place_of(core), to: L2, asks: true };
+                let cause = self.log.write(way, now.saturating_sub(self.core_to_l2), now, None);
+                if cause.is_some() {
                     self.unanswered.insert((waiter, unit));
                 }
                 cause
@@ -212,8 +186,8 @@ impl Recorder {
             return;
         }
         let (core, _, name) = names_of(waiter);
-        let way = Way { name, unit, from: L2, to: place_of(core), asks: false };
-        self.message(way, now, back, self.present);
+        let way = Way { name, line: unit.into(), from: L2, to: place_of(core), asks: false };
+        self.log.write(way, now, back, self.present);
     }
 
     /// A recall has come to the cache.
@@ -245,8 +219,8 @@ impl Recorder {
             What::ToHome(_) => (L2, DIRECTORY),
             What::ToCache(_) => (DIRECTORY, L2),
         };
-        let way = Way { name: name_of(message.what), unit: message.unit, from, to, asks: false };
-        let cause = self.message(way, now, arrives, cause);
+        let way = Way { name: name_of(message.what), line: message.unit.into(), from, to, asks: false };
+        let cause = self.log.write(way, now, arrives, cause);
         self.under_way.insert(key, cause);
     }
 
@@ -255,8 +229,9 @@ impl Recorder {
     /// A message of the cache's passes the directory.
     pub(super) fn passes_to_device(&mut self, key: u32, message: &Message, now: u64, passed: u64) {
         let cause = self.under_way.get(&key).copied().flatten();
-        let way = Way { name: name_of(message.what), unit: message.unit, from: DIRECTORY, to: DEVICE, asks: false };
-        let cause = self.message(way, now, passed, cause);
+        let way =
+            Way { name: name_of(message.what), line: message.unit.into(), from: DIRECTORY, to: DEVICE, asks: false };
+        let cause = self.log.write(way, now, passed, cause);
         self.under_way.insert(key, cause);
     }
 
@@ -313,8 +288,8 @@ impl Recorder {
         times: (u64, u64),
         cause: Option<Cause>,
     ) -> Option<Cause> {
-        let way = Way { name: name_of(what), unit, from: DEVICE, to: DIRECTORY, asks: false };
-        let cause = self.message(way, times.0, times.1, cause);
+        let way = Way { name: name_of(what), line: unit.into(), from: DEVICE, to: DIRECTORY, asks: false };
+        let cause = self.log.write(way, times.0, times.1, cause);
         self.under_way.insert(key, cause);
         cause
     }
@@ -328,15 +303,6 @@ impl Recorder {
             self.log.span(SpanRecord { name, place: DEVICE, line, begins, ends, first: cause });
         }
     }
-}
-
-/// A message's name, and its way.
-struct Way {
-    name: &'static str,
-    unit: u32,
-    from: PlaceName,
-    to: PlaceName,
-    asks: bool,
 }
 
 /// Whose access it is, what it is called, and what comes back.

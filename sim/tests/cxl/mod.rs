@@ -7,6 +7,7 @@ mod link;
 mod order;
 mod pushed;
 mod random;
+mod recorded;
 mod stream;
 
 use std::cell::RefCell;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Device, LINE_BYTES, Line, StateHint, Time};
 use conic_sim::Role;
-use conic_sim::cxl::{CxlDevice, CxlParameters, CxlSimulation};
+use conic_sim::cxl::{CxlDevice, CxlParameters, CxlSimulation, Machine};
 use conic_sim::draws::Draws;
 use conic_sim::protocol::cxl::Bias;
 
@@ -142,6 +142,11 @@ fn device_program(device: &impl Device, places: super::Places, writer: usize, se
 }
 
 pub(super) fn random_run(parameters: &CxlParameters, seed: u64) -> CxlSimulation {
+    observed_run(parameters, seed, |_| ())
+}
+
+/// The same, where something is done with the machine before it runs.
+pub(super) fn observed_run(parameters: &CxlParameters, seed: u64, before: impl FnOnce(&mut Machine)) -> CxlSimulation {
     let (layout, places) = places(LINES + WHOLE);
     let mut simulation = CxlSimulation::new(parameters, &layout);
     simulation.machine().borrow_mut().disturb(seed, 100_000);
@@ -154,6 +159,7 @@ pub(super) fn random_run(parameters: &CxlParameters, seed: u64) -> CxlSimulation
             device_program(device, places, writer, seed * 4 + writer as u64, 400);
         });
     }
+    before(&mut simulation.machine().borrow_mut());
     simulation.run().unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     simulation
 }

@@ -14,7 +14,7 @@ use super::loopback::{Design, Loopback, loopback};
 use super::percentile;
 use super::throughput::{Throughput, receive, transmit};
 use choices::{Choice, Group, OWNED, designs, differences, joined};
-pub use choices::{Half, described, hint_name};
+pub use choices::{Half, choose, described, hint_name};
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

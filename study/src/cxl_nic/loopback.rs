@@ -8,9 +8,11 @@ use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{
     Homes, Host, MOST_IN_A_BATCH, PushControl, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter,
 };
-use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
+use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation, Machine};
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
+
+use crate::simulated::{Observer, ROUND_TRIP};
 
 /// How the device reaches the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +91,7 @@ pub struct Loopback {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopbackOutcome {
     /// Each packet that counts, from its generation to its return, in picoseconds.
     pub latencies: Vec<u64>,
@@ -99,6 +101,13 @@ pub struct LoopbackOutcome {
     /// What crossed the links while they were under way.
     pub counters: Counters,
 }
+
+/// What a recording calls a packet's stretches, in their order: from when it is made until the NIC begins to deliver it, ...
+pub const RECEIVE_STAGE: &str = "receive stage";
+/// ... from when its completion is there for the host until the host's transmit call is over, ...
+pub const AT_HOST: &str = "at the host";
+/// ... and from when the NIC has it again until it is out. [`ROUND_TRIP`] is from the beginning of the first to the end of this.
+pub const TRANSMIT_STAGE: &str = "transmit stage";
 
 /// Descriptors that the receive side keeps read ahead.
 const AHEAD: usize = 16;
@@ -145,6 +154,23 @@ fn of_ring(question: &Loopback) -> Loopback {
 ///
 /// If a packet comes back changed or out of order.
 pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, Failure> {
+    observed_loopback(question, &mut ())
+}
+
+/// The same where somebody looks at the machine. What a recording calls [`ROUND_TRIP`], [`RECEIVE_STAGE`], [`AT_HOST`] and
+/// [`TRANSMIT_STAGE`] is each packet's, those that do not count included, in the packets' order.
+///
+/// # Errors
+///
+/// The simulator's, where it never ends.
+///
+/// # Panics
+///
+/// If a packet comes back changed or out of order.
+pub fn observed_loopback(
+    question: &Loopback,
+    observer: &mut dyn Observer<Machine>,
+) -> Result<LoopbackOutcome, Failure> {
     let (layout, queues) = place(&question.design, question.bytes);
     let mut simulation = CxlSimulation::new(&question.machine, &layout);
     let outcome = Rc::new(RefCell::new(LoopbackOutcome::default()));
@@ -164,7 +190,9 @@ pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, Failure> {
             Attachment::Dma => take_back(device.dma(), device, queues, &asked, &into),
         });
     }
+    observer.begins(&mut simulation.machine().borrow_mut());
     simulation.run()?;
+    observer.ends(&mut simulation.machine().borrow_mut());
     {
         let machine = simulation.machine().borrow();
         let left = |doorbell: &Rung| machine.rang(doorbell.core, doorbell.number).map(|at| at.since(doorbell.landed));
@@ -231,6 +259,7 @@ fn serve(
         let mut sent = 0;
         while sent < count {
             let more = host.tx_burst(&copies[sent..]);
+            note_at_host(core, &landed, sent..sent + more);
             let counted = (sent..sent + more).filter(|place| counting[*place]).map(|place| landed[place]);
             match question.design.requests.tx_signal {
                 Signal::Doorbell => {
@@ -248,6 +277,14 @@ fn serve(
             }
         }
         host.buf_free(&packets[..count].iter().map(|packet| packet.address()).collect::<Vec<Address>>());
+    }
+}
+
+/// Notes of some packets of a burst that they were at the host until now: one whose completion is another's since that one's was there.
+fn note_at_host(core: &CxlCore<'_>, landed: &[Time], packets: std::ops::Range<usize>) {
+    for packet in packets {
+        let since = landed[..=packet].iter().copied().max();
+        core.note_span(AT_HOST, since.expect("its own is among them"), core.now());
     }
 }
 
@@ -304,7 +341,9 @@ fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Que
         for (number, frame) in (next..).zip(&mut frames[..count]) {
             fill(frame, number, made(number));
         }
+        let begins = engine.now();
         let delivered = receiver.deliver(&frames[..count]);
+        (next..).take(delivered).for_each(|number| engine.note_span(RECEIVE_STAGE, made(number), begins));
         if delivered == 0 {
             receiver.device().spin();
             continue;
@@ -344,8 +383,11 @@ fn take_back<D: Device>(
             if number == question.packets.0 {
                 before = engine_.machine().borrow().counters.clone();
             }
+            let (back, out) = (engine_.now(), engine_.now() + stage);
+            engine_.note_span(TRANSMIT_STAGE, back, out);
+            engine_.note_span(ROUND_TRIP, made, out);
             if number >= question.packets.0 {
-                outcome.borrow_mut().latencies.push((engine_.now() + stage).since(made).picoseconds());
+                outcome.borrow_mut().latencies.push(out.since(made).picoseconds());
             }
             next += 1;
         });

@@ -8,6 +8,7 @@ use super::super::parameters::EciParameters;
 use super::super::tests::{answering, exchange_on, lines, parameters};
 use super::super::{Counters, Disturbances, EciCore, EciSimulation};
 use super::*;
+use crate::probe::MessageRecord;
 use crate::probe::holding::holdings;
 use crate::simulation::Role;
 

@@ -89,6 +89,16 @@ impl Copy {
     pub fn is_alone(self) -> bool {
         self >= Copy::Exclusive
     }
+
+    /// Its letter.
+    pub fn letter(self) -> char {
+        match self {
+            Copy::Invalid => 'I',
+            Copy::Shared => 'S',
+            Copy::Exclusive => 'E',
+            Copy::Modified => 'M',
+        }
+    }
 }
 
 /// Whose memory a line lives in.

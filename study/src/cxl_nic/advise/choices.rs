@@ -1,7 +1,7 @@
 //! What may be chosen of a design: every choice, the designs that have each value of it, and in what two designs differ.
 
 use conic_fabric::{Home, StateHint};
-use conic_interface::cxl::{Signal, Store};
+use conic_interface::cxl::{MOST_IN_A_BATCH, Signal, Store};
 
 use super::Design;
 
@@ -56,6 +56,8 @@ pub(super) struct Choice {
     pub(super) half: Half,
     pub(super) of: fn(&Design) -> String,
     pub(super) take: fn(&mut Design, &Design),
+    /// A design with each value that may be chosen.
+    values: fn(Design) -> Vec<Design>,
 }
 
 fn home_name(home: Home) -> &'static str {
@@ -78,32 +80,47 @@ fn signal_name(signal: Signal) -> &'static str {
     }
 }
 
+/// Request types of what the device reads, and of what it writes.
+const READS: [StateHint; 3] = [NC, SHARED, OWNED];
+const WRITES: [StateHint; 3] = [NC, PUSH, OWNED];
+/// The same of the descriptor that is read again when its packet has come, or not.
+const AGAIN: [Option<StateHint>; 4] = [None, Some(NC), Some(SHARED), Some(OWNED)];
+const SIGNALS: [Signal; 3] = [Signal::Descriptor, Signal::Tail, Signal::Doorbell];
+const HOMES: [Home; 2] = [Home::Host, Home::Nic];
+/// Packets of a batch.
+const RECEIVED: std::ops::RangeInclusive<usize> = 1..=MOST_IN_A_BATCH;
+const TRANSMITTED: std::ops::RangeInclusive<usize> = 1..=128;
+
 /// A [`Choice`] of a request type, of a structure's home or of a batch: the field of a design that it is.
 macro_rules! choice {
-    ($half:ident, $what:literal, $name:path, $($field:ident).+) => {
+    ($half:ident, $what:literal, $name:path, $values:expr, $($field:ident).+) => {
         Choice {
             what: $what,
             half: Half::$half,
             of: |design| $name(design.$($field).+).to_string(),
             take: |design, from| design.$($field).+ = from.$($field).+,
+            values: |design| {
+                let values: Vec<_> = $values.into_iter().collect();
+                each(&[design], &values, |design, value| design.$($field).+ = *value)
+            },
         }
     };
 }
 
 pub(super) const CHOICES: &[Choice] = &[
-    choice!(Receive, "descriptor prefetch", hint_name, requests.rx_prefetch),
-    choice!(Receive, "receive descriptor", kept_name, requests.rx_descriptor),
-    choice!(Receive, "receive packet", hint_name, requests.rx_packet),
-    choice!(Receive, "receive completion", hint_name, requests.rx_completion),
-    choice!(Receive, "receive ring", home_name, homes.rx_ring),
-    choice!(Receive, "receive buffers", home_name, homes.rx_buffers),
-    choice!(Receive, "receive batch", count_name, receive_batch),
-    choice!(Transmit, "signal of a packet", signal_name, requests.tx_signal),
-    choice!(Transmit, "polling for it", hint_name, requests.tx_poll),
-    choice!(Transmit, "further descriptors", hint_name, requests.tx_descriptor),
-    choice!(Transmit, "transmit packet", hint_name, requests.tx_packet),
-    choice!(Transmit, "transmit completion", hint_name, requests.tx_completion),
-    choice!(Transmit, "transmit ring", home_name, homes.tx_ring),
+    choice!(Receive, "descriptor prefetch", hint_name, READS, requests.rx_prefetch),
+    choice!(Receive, "receive descriptor", kept_name, AGAIN, requests.rx_descriptor),
+    choice!(Receive, "receive packet", hint_name, WRITES, requests.rx_packet),
+    choice!(Receive, "receive completion", hint_name, WRITES, requests.rx_completion),
+    choice!(Receive, "receive ring", home_name, HOMES, homes.rx_ring),
+    choice!(Receive, "receive buffers", home_name, HOMES, homes.rx_buffers),
+    choice!(Receive, "receive batch", count_name, RECEIVED, receive_batch),
+    choice!(Transmit, "signal of a packet", signal_name, SIGNALS, requests.tx_signal),
+    choice!(Transmit, "polling for it", hint_name, READS, requests.tx_poll),
+    choice!(Transmit, "further descriptors", hint_name, READS, requests.tx_descriptor),
+    choice!(Transmit, "transmit packet", hint_name, READS, requests.tx_packet),
+    choice!(Transmit, "transmit completion", hint_name, WRITES, requests.tx_completion),
+    choice!(Transmit, "transmit ring", home_name, HOMES, homes.tx_ring),
     Choice {
         what: "transmit buffers",
         half: Half::Transmit,
@@ -116,13 +133,14 @@ pub(super) const CHOICES: &[Choice] = &[
             design.homes.tx_buffers = from.homes.tx_buffers;
             (design.store, design.device_bias) = (from.store, from.device_bias);
         },
+        values: |design| each(&[design], &transmit_buffers(true), place_transmit_buffers),
     },
-    choice!(Transmit, "transmit batch", count_name, transmit_batch),
+    choice!(Transmit, "transmit batch", count_name, TRANSMITTED, transmit_batch),
 ];
 
 /// Homes that a structure may have.
 fn homes(memory: bool) -> Vec<Home> {
-    if memory { vec![Home::Host, Home::Nic] } else { vec![Home::Host] }
+    if memory { HOMES.to_vec() } else { vec![Home::Host] }
 }
 
 /// Where transmit buffers may lie, how the host stores them, and whether the device asks before it reads them. Device-bias needs
@@ -139,37 +157,37 @@ fn transmit_buffers(memory: bool) -> Vec<(Home, Store, bool)> {
     all
 }
 
+fn place_transmit_buffers(design: &mut Design, (home, store, device_bias): &(Home, Store, bool)) {
+    design.homes.tx_buffers = *home;
+    (design.store, design.device_bias) = (*store, *device_bias);
+}
+
 /// Designs of one group, the rest as in `base`.
 pub(super) fn designs(group: Group, base: Design, memory: bool, batches: &[usize]) -> Vec<Design> {
     let mut all = vec![base];
     match group {
         Group::ReceivePackets => {
-            all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.rx_packet = *hint);
-            all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.rx_completion = *hint);
+            all = each(&all, &WRITES, |design, hint| design.requests.rx_packet = *hint);
+            all = each(&all, &WRITES, |design, hint| design.requests.rx_completion = *hint);
             all = each(&all, &homes(memory), |design, home| design.homes.rx_ring = *home);
             all = each(&all, &homes(memory), |design, home| design.homes.rx_buffers = *home);
             all = each(&all, batches, |design, batch| design.receive_batch = *batch);
         }
         Group::ReceiveDescriptors => {
-            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.rx_prefetch = *hint);
-            let again = [None, Some(NC), Some(SHARED), Some(OWNED)];
-            all = each(&all, &again, |design, hint| design.requests.rx_descriptor = *hint);
+            all = each(&all, &READS, |design, hint| design.requests.rx_prefetch = *hint);
+            all = each(&all, &AGAIN, |design, hint| design.requests.rx_descriptor = *hint);
         }
         Group::TransmitPackets => {
-            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_poll = *hint);
-            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_packet = *hint);
+            all = each(&all, &READS, |design, hint| design.requests.tx_poll = *hint);
+            all = each(&all, &READS, |design, hint| design.requests.tx_packet = *hint);
             all = each(&all, &homes(memory), |design, home| design.homes.tx_ring = *home);
-            all = each(&all, &transmit_buffers(memory), |design, (home, store, device_bias)| {
-                design.homes.tx_buffers = *home;
-                (design.store, design.device_bias) = (*store, *device_bias);
-            });
+            all = each(&all, &transmit_buffers(memory), place_transmit_buffers);
             all = each(&all, batches, |design, batch| design.transmit_batch = *batch);
         }
         Group::TransmitDescriptors => {
-            let signals = [Signal::Descriptor, Signal::Tail, Signal::Doorbell];
-            all = each(&all, &signals, |design, signal| design.requests.tx_signal = *signal);
-            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_descriptor = *hint);
-            all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.tx_completion = *hint);
+            all = each(&all, &SIGNALS, |design, signal| design.requests.tx_signal = *signal);
+            all = each(&all, &READS, |design, hint| design.requests.tx_descriptor = *hint);
+            all = each(&all, &WRITES, |design, hint| design.requests.tx_completion = *hint);
         }
     }
     all
@@ -209,4 +227,28 @@ pub(super) fn differences<'a>(
 /// What a design has of everything that may be chosen.
 pub fn described(design: &Design) -> Vec<(&'static str, String)> {
     CHOICES.iter().map(|choice| (choice.what, (choice.of)(design))).collect()
+}
+
+/// A design with another choice of one thing, both by the names that [`described`] gives them; hyphens may stand for their spaces.
+///
+/// # Errors
+///
+/// What there is to choose from, where there is no such thing or no such choice.
+pub fn choose(design: &Design, what: &str, chosen: &str) -> Result<Design, String> {
+    let is = |name: &str, given: &str| name.replace('-', " ") == given.replace('-', " ");
+    let Some(choice) = CHOICES.iter().find(|choice| is(choice.what, what)) else {
+        let all: Vec<&str> = CHOICES.iter().map(|choice| choice.what).collect();
+        return Err(format!("there is no choice of \"{what}\": give one of {}", all.join(", ")));
+    };
+    let values = (choice.values)(*design);
+    let found = values.iter().find(|design| is(&(choice.of)(design), chosen));
+    found.copied().ok_or_else(|| {
+        let all: Vec<String> = values.iter().map(choice.of).collect();
+        let all = match &all[..] {
+            [first, .., last] if all.len() > 8 => format!("{first} to {last}"),
+            _ => format!("one of {}", all.join("; ")),
+        };
+        let what = choice.what;
+        format!("\"{chosen}\" is no choice of {what}: give {all}")
+    })
 }
