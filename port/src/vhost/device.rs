@@ -311,7 +311,7 @@ impl Device {
         }
     }
 
-    pub(super) fn stop_all(&mut self, outside: &Outside) {
+    fn stop_all(&mut self, outside: &Outside) {
         (0..self.queues.len()).for_each(|number| self.stop(number, outside));
     }
 

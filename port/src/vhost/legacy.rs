@@ -40,11 +40,10 @@ impl VhostUser {
         legacy.words.push(u64::from(self.control.door.listener.is_some()));
         legacy.descriptors.extend(self.control.door.listener.take().map(Listener::into_descriptor).transpose()?);
         let frontend = self.control.frontend.take();
-        let Some(Frontend { channel, mut device, .. }) = frontend.filter(|frontend| !frontend.channel.is_amid()) else {
+        let Some(Frontend { channel, device, .. }) = frontend.filter(|frontend| !frontend.channel.is_amid()) else {
             legacy.words.push(0);
             return Ok(legacy);
         };
-        device.stop_all(&self.outside);
         let _ = epoll::delete(&self.outside.waiter, &channel);
         let Some(connection) = channel.into_descriptor()? else {
             legacy.words.push(0);
@@ -71,6 +70,7 @@ impl VhostUser {
                 legacy.descriptors.push(bell.copy()?);
             }
         }
+        // The driver is shown what was used.
         device.end(&self.outside);
         Ok(legacy)
     }

@@ -380,15 +380,25 @@ fn what_cannot_be_is_refused_by_its_kind_and_the_next_packet_comes() {
         assert_eq!(device.take(&driver.regions, &mut header, &mut frame), Taken::Packet(68), "behind {what}");
         device.show(&driver.regions);
     }
-    // The same where room is asked for, which must be writable.
+}
+
+#[test]
+fn room_that_cannot_be_is_refused_and_given_back() {
     let mut driver = Driver::new();
     let mut device = driver.device(merging());
+    let (mut header, mut frame) = ([0; LONG_HEADER], [0; 9600]);
     for (flags, length, fault) in [(0, 80, Fault::Flags), (WRITE, 0, Fault::Bounds)] {
         let head = driver.offer(&[(GUEST + BUFFERS, length)], flags);
         assert_eq!(device.put(&driver.regions, &mut header, &[0; 60]), Put::Refused(fault));
         device.show(&driver.regions);
         assert_eq!(driver.used(), Some((head.into(), 0)), "it is given back");
     }
+    // A good one before it that was too small by itself is given back, too.
+    let good = driver.offer(&[(GUEST + BUFFERS, 40)], WRITE);
+    let bad = driver.offer(&[(GUEST + BUFFERS, 40)], 0);
+    assert_eq!(device.put(&driver.regions, &mut header, &[0; 60]), Put::Refused(Fault::Flags));
+    device.show(&driver.regions);
+    assert_eq!([driver.used(), driver.used(), driver.used()], [Some((good.into(), 0)), Some((bad.into(), 0)), None]);
     driver.memory[0].store_u16(AVAILABLE + INDEX, driver.next.wrapping_add(LENGTH as u16 + 1));
     assert_eq!(device.take(&driver.regions, &mut header, &mut frame), Taken::Refused(Fault::Index));
     assert_eq!(device.put(&driver.regions, &mut header, &[0; 60]), Put::Refused(Fault::Index));

@@ -221,6 +221,16 @@ fn who_sleeps_is_woken_by_a_kick_a_message_and_a_frontend() {
         // What is received ends the wish, and what rang before is forgotten.
         assert!(!is_awake(&port));
     }
+    // Another bell is waited for, and the old one no longer.
+    let bell = event();
+    assert_eq!(guest.frontend.ask(&mut port, 12, &[1], Some(&bell)), Some(0));
+    port.arm();
+    look(&mut port, Time::ZERO);
+    rustix::io::write(&guest.bells[1][0], &1u64.to_ne_bytes()).expect("an eventfd");
+    assert!(!is_awake(&port));
+    rustix::io::write(&bell, &1u64.to_ne_bytes()).expect("an eventfd");
+    assert!(is_awake(&port));
+    look(&mut port, Time::ZERO);
     guest.frontend.say(1, 0, &[], None);
     assert!(is_awake(&port));
     look(&mut port, milliseconds(5));
@@ -335,8 +345,17 @@ fn what_cannot_be_is_answered_so_or_ends_the_session() {
         port.attend(Time::ZERO);
         assert!(frontend.is_shut_out(), "{bytes:?}");
     }
+    // Each byte of a message with a descriptor of its own.
+    let frontend = Frontend::connect(&mut port);
+    let bytes = [[37, 1, 512].map(u32::to_ne_bytes).concat(), vec![0; 100]].concat();
+    for (number, byte) in bytes.iter().enumerate().take(message::MOST_REGIONS + 1) {
+        assert!(!frontend.is_shut_out(), "{number}");
+        frontend.write(&[*byte], Some(&pipe));
+        port.attend(Time::ZERO);
+    }
+    assert!(frontend.is_shut_out());
     let details = port.details();
-    assert!(details.contains(&("requests_failed", 13)) && details.contains(&("peers_refused", 15)), "{details:?}");
+    assert!(details.contains(&("requests_failed", 13)) && details.contains(&("peers_refused", 16)), "{details:?}");
 }
 
 #[test]
@@ -405,6 +424,10 @@ fn broken_descriptors_end_a_session_when_they_are_many_and_an_index_at_once() {
     assert_eq!(port.counters().skipped_malformed, PATIENCE);
     // Whoever comes next is given the same patience.
     let mut guest = Guest::start(&mut port, MODERN);
+    guest.outward.send(&[0; 5], &[]);
+    assert_eq!(port.receive(Time::ZERO, &mut frame).expect("a port"), Receive::Skipped);
+    look(&mut port, Time::ZERO);
+    assert!(guest.outward.used().is_some() && has_rung(&guest.bells[1][1]));
     guest.exchange(&mut port, 0);
 }
 
