@@ -175,6 +175,9 @@ impl<D: Device + ?Sized> Device for &D {
     fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]) {
         (**self).finish_read(tag, at, into);
     }
+    fn finish_line(&self, tag: ReadTag, at: Address) -> Line {
+        (**self).finish_line(tag, at)
+    }
     fn read(&self, at: Address, into: &mut [u8], hint: StateHint) {
         (**self).read(at, into, hint);
     }
@@ -186,6 +189,9 @@ impl<D: Device + ?Sized> Device for &D {
     }
     fn write_word(&self, at: Address, value: u64, hint: StateHint) {
         (**self).write_word(at, value, hint);
+    }
+    fn publish_line(&self, at: Address, line: &Line, hint: StateHint) {
+        (**self).publish_line(at, line, hint);
     }
     fn own_register(&self, at: Address) -> u64 {
         (**self).own_register(at)

@@ -7,6 +7,7 @@ pub mod ccnic;
 pub mod cxl;
 pub mod fastforward;
 pub mod metadata;
+pub mod mlx5;
 pub mod overlay;
 pub mod pcie_pio;
 pub mod pio;

@@ -7,7 +7,8 @@
 
 /// Entering and leaving a burst call: its checks, loops and the caller's.
 pub const CALL: u32 = 10;
-/// Putting a descriptor together, or taking one apart and checking it.
+/// Putting a descriptor together, or taking one apart and checking it. Of [`crate::mlx5`]: an entry's control and Ethernet segments, each
+/// data segment, a completion: as many fields each.
 pub const DESCRIPTOR: u32 = 6;
 /// Taking a buffer from a private stack or putting one back: its class, its place, its bookkeeping.
 pub const BUFFER: u32 = 5;

@@ -4,6 +4,7 @@
 //! | files | what they check |
 //! |---|---|
 //! | `ring`, `ring_segments`, `ring_crash`, `ring_loom` | descriptor rings with registers |
+//! | `mlx5`, `mlx5_loom` | the rings of a ConnectX |
 //! | `queues`, `queues_native`, `queues_crash`, `queues_loom` | the one-way queues: FastForward and cachable queues |
 //! | `cxl`, `cxl_gate`, `cxl_push`, `cxl_serving`, `cxl_serving_values` | the CXL NIC's rings, what it pushes and when not, and the store on it |
 //! | `pcie_pio`, `xdma` | programmed I/O over PCIe, and lists of descriptors |
@@ -19,6 +20,8 @@ mod cxl_push;
 mod cxl_serving;
 mod cxl_serving_values;
 mod mixed;
+mod mlx5;
+mod mlx5_loom;
 mod overlay;
 mod ownership;
 mod pcie_pio;

@@ -5,13 +5,13 @@ use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, PlayedByCore, Synchr
 use conic_interface::burst::{HostQueue, NicQueue, Packet};
 use conic_interface::ccnic::Flags;
 use conic_interface::overlay::Overlay;
-use conic_interface::ring::{Host, QueuePair, Shape, Wire};
+use conic_interface::ring::{Host, Nic, QueuePair, Shape, Wire};
 
 /// An application, and the network that it reaches through an overlay.
 struct Ground<'memory> {
     application: Host<Agent<'memory>>,
-    overlay: Overlay<Wire<PlayedByCore<Agent<'memory>>>, Host<Agent<'memory>>>,
-    network: Wire<PlayedByCore<Agent<'memory>>>,
+    overlay: Overlay<Wire<Nic<PlayedByCore<Agent<'memory>>>>, Host<Agent<'memory>>>,
+    network: Wire<Nic<PlayedByCore<Agent<'memory>>>>,
     object: Address,
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use conic_fabric::{Address, Device, DeviceMemory, ReadTag, StateHint, Time};
+use conic_fabric::{Address, Device, DeviceMemory, Line, ReadTag, StateHint, Time};
 
 use crate::fiber::Fiber;
 use crate::machine::Machine;
@@ -71,6 +71,10 @@ impl Device for SimDevice<'_> {
     }
     fn write_word(&self, at: Address, value: u64, hint: StateHint) {
         self.write(at, &value.to_ne_bytes(), hint);
+    }
+    /// One write: a line never needs two packets.
+    fn publish_line(&self, at: Address, line: &Line, hint: StateHint) {
+        self.write(at, &line.to_bytes(), hint);
     }
     fn own_register(&self, at: Address) -> u64 {
         self.until_done(u64::MAX, |machine, agent| machine.own_register(agent, at.0))

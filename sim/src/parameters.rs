@@ -284,7 +284,9 @@ pub struct NicParameters {
     pub packets_per_second: u64,
     /// Bits of packet data that it moves in a second in each direction: its ports' rate.
     pub megabits_per_second: u64,
-    /// Descriptors that it fetches at once at most.
+    /// Its rings are those of a ConnectX, as the driver `mlx5` has them; otherwise those of an E810.
+    pub mlx5_rings: bool,
+    /// Descriptors that it fetches at once at most; of a ConnectX's send queue, blocks of 64 bytes.
     pub descriptor_batch: u32,
     /// Received packets' descriptors that it writes back at once at most.
     pub write_back_batch: u32,

@@ -66,29 +66,80 @@ fn large_packets_are_limited_by_the_port_or_by_the_link() {
     }
 }
 
+/// Bytes on the link for a packet alone of so many bytes, to the device and to the host, over the E810's rings.
+fn bytes_of_ring(tlps: &Tlps, batch: u64, length: u64) -> [f64; 2] {
+    // A descriptor and the payload are read for each packet, blank buffers' descriptors by the batch. TX tail for each packet, RX head
+    // for each 32. The payload, its descriptor, the TX head for each 32.
+    let register = tlps.write_bytes(0, 8) as f64;
+    let reads = [(16, 1.0), (length, 1.0), (16 * batch, 1.0 / batch as f64)];
+    sum_of(tlps, &reads, &[length, 16], [register * (1.0 + 1.0 / 32.0), register / 32.0])
+}
+
+/// The same over a ConnectX's.
+fn bytes_of_mlx5(tlps: &Tlps, batch: u64, length: u64, copied: bool) -> [f64; 2] {
+    let register = tlps.write_bytes(0, 8) as f64;
+    let descriptors = (16 * batch, 1.0 / batch as f64);
+    let (line, of_entry) = (64, (30 + length).next_multiple_of(64));
+    // An entry with the payload in it, or of one block and the payload; descriptors by the batch. The doorbell for each packet. The
+    // payload, its completion, and one of what was sent for each 32, or for an eighth of the send queue's 8192 blocks.
+    let (reads, each) = if copied {
+        (vec![(of_entry, 1.0), descriptors], of_entry as f64 / 64.0 / 1024.0)
+    } else {
+        (vec![(line, 1.0), (length, 1.0), descriptors], 1.0 / 32.0)
+    };
+    sum_of(tlps, &reads, &[length, line], [register, tlps.write_bytes(0, line) as f64 * each])
+}
+
+fn sum_of(tlps: &Tlps, reads: &[(u64, f64)], writes: &[u64], [down, up]: [f64; 2]) -> [f64; 2] {
+    let reads = reads.iter().map(|&(bytes, each)| {
+        let (up, down) = tlps.read_bytes(0, bytes);
+        [down as f64 * each, up as f64 * each]
+    });
+    let writes = writes.iter().map(|&bytes| [0.0, tlps.write_bytes(0, bytes) as f64]);
+    reads.chain(writes).fold([down, up], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
+}
+
 #[test]
 fn a_packet_alone_puts_the_formulas_bytes_on_the_link() {
-    for (name, size) in [("icx-cx6", 64), ("icx-e810", 64), ("icx-cx6", 1500), ("icx-e810", 1500)] {
-        let outcome = run(&question(name, 1, 1, size, 1280));
+    for (name, size, cores) in
+        [("icx-e810", 64, 16), ("icx-e810", 1500, 16), ("icx-cx6", 64, 7), ("icx-cx6", 64, 8), ("icx-cx6", 1500, 8)]
+    {
+        let mut question = question(name, 1, 1, size, 1280);
+        question.machine.core.cores = cores;
+        let outcome = run(&question);
         let machine = platform(name);
         let (link, nic) = parts(&machine);
-        let (tlps, batch) = (Tlps::new(link), u64::from(nic.descriptor_batch));
-        let length = u64::from(size);
-        // A descriptor and the payload are read for each packet, blank buffers' descriptors by the batch.
-        let reads = [(16, 1.0), (length, 1.0), (16 * batch, 1.0 / batch as f64)].map(|(bytes, each)| {
-            let (up, down) = tlps.read_bytes(0, bytes);
-            (up as f64 * each, down as f64 * each)
-        });
-        // TX tail for each packet, RX head for each 32. The payload, its descriptor, the TX head for each 32.
-        let register = tlps.write_bytes(0, 8) as f64;
-        let doorbells = register * (1.0 + 1.0 / 32.0);
-        let writes = [length, 16].map(|bytes| tlps.write_bytes(0, bytes) as f64);
-        let down = reads.iter().map(|read| read.1).sum::<f64>() + doorbells;
-        let up = reads.iter().map(|read| read.0).sum::<f64>() + writes.iter().sum::<f64>() + register / 32.0;
-        for (found, expected) in outcome.link_bytes.into_iter().zip([down, up]) {
+        let (tlps, batch, length) = (Tlps::new(link), nic.descriptor_batch.into(), size.into());
+        let expected = if nic.mlx5_rings {
+            bytes_of_mlx5(&tlps, batch, length, cores == 8 && size == 64)
+        } else {
+            bytes_of_ring(&tlps, batch, length)
+        };
+        for (found, expected) in outcome.link_bytes.into_iter().zip(expected) {
             assert!((found / expected - 1.0).abs() < 0.01, "{name}, {size} bytes: {found}, not {expected}");
         }
     }
+}
+
+#[test]
+fn each_chip_runs_with_the_other_ones_rings() {
+    for name in CHIPS {
+        let mut question = question(name, 2, 64, 64, 600);
+        let own = run(&question);
+        let nic = question.machine.nic.as_mut().expect("a NIC");
+        nic.mlx5_rings = !nic.mlx5_rings;
+        assert_ne!(own.link_bytes, run(&question).link_bytes, "{name}");
+    }
+}
+
+#[test]
+fn completions_that_are_gathered_take_less_of_the_link() {
+    let one = question("icx-cx6", 16, 64, 64, 1024);
+    let mut gathered = one.clone();
+    gathered.machine.nic.as_mut().expect("a NIC").write_back_wait = 300_000;
+    let [one, gathered] = [one, gathered].map(|question| run(&question).link_bytes[1]);
+    // Two lines for eight packets instead of eight, of 64 + 24 bytes each, where the chip has so many in so short a time.
+    assert!(gathered < one - 20.0, "{gathered} and {one} bytes a packet to the host");
 }
 
 #[test]

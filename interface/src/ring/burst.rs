@@ -3,7 +3,7 @@
 use conic_fabric::{Address, Core, Device};
 
 use super::host::{Buffer, Host, Segment};
-use super::{Nic, Shape};
+use super::{Nic, NoBuffer, Shape};
 use crate::burst::{HostQueue, NicQueue, Packet};
 use crate::ccnic::Flags;
 
@@ -91,34 +91,96 @@ impl<C: Core> Host<C> {
     }
 }
 
+/// The device's half of a queue pair of rings, as whoever has frames uses it.
+pub trait DeviceHalf {
+    /// The device it runs on.
+    type Device: Device;
+    /// The device it runs on.
+    fn device(&self) -> &Self::Device;
+    /// Looks for packets to send and asks for their payloads; zero if none may be taken now.
+    fn poll_tx(&mut self) -> usize;
+    /// Takes the next packet to send into the front of `into`, and returns its length. None where it has not come: all of it, or the
+    /// rest of what is in `into` then, and the next call must come with the same `into`, unchanged.
+    fn take_tx(&mut self, into: &mut [u8]) -> Option<usize>;
+    /// Whether [`DeviceHalf::take_tx`] would take a packet.
+    fn has_next_tx(&self) -> bool;
+    /// Writes a received packet into the next posted buffer, for the host to see from the next flush on; counts and drops one that
+    /// no buffer holds.
+    ///
+    /// # Errors
+    ///
+    /// If no buffer is there now; the packet may be offered again.
+    fn rx_push(&mut self, packet: &[u8]) -> Result<(), NoBuffer>;
+    /// Tells the host of what was sent and received, once a burst.
+    fn flush(&mut self);
+    /// How often the host did wrong.
+    fn refused_of_host(&self) -> u64;
+    /// Received packets that were dropped.
+    fn dropped_here(&self) -> u64;
+}
+
+impl<D: Device> DeviceHalf for Nic<D> {
+    type Device = D;
+    #[inline(always)]
+    fn device(&self) -> &D {
+        self.device()
+    }
+    #[inline(always)]
+    fn poll_tx(&mut self) -> usize {
+        self.poll_tx()
+    }
+    #[inline(always)]
+    fn take_tx(&mut self, into: &mut [u8]) -> Option<usize> {
+        self.take_tx(into)
+    }
+    #[inline(always)]
+    fn has_next_tx(&self) -> bool {
+        self.next_tx_length().is_some()
+    }
+    #[inline(always)]
+    fn rx_push(&mut self, packet: &[u8]) -> Result<(), NoBuffer> {
+        self.rx_push(packet)
+    }
+    #[inline(always)]
+    fn flush(&mut self) {
+        self.flush();
+    }
+    fn refused_of_host(&self) -> u64 {
+        self.refusals().by_host()
+    }
+    fn dropped_here(&self) -> u64 {
+        self.refusals().rx_length
+    }
+}
+
 /// A device half with room for the frame that is on its way through it.
 #[derive(Debug)]
-pub struct Wire<D> {
-    nic: Nic<D>,
+pub struct Wire<N> {
+    nic: N,
     frame: Box<[u8]>,
     /// Bytes of a frame that was taken and finds no blank buffer yet.
     held: Option<usize>,
     dropped: u64,
 }
 
-impl<D: Device> Wire<D> {
+impl<N: DeviceHalf> Wire<N> {
     /// Puts a device half to work.
     ///
     /// # Panics
     ///
     /// If a buffer holds more than a [`Packet`] can say.
-    pub fn new(nic: Nic<D>, shape: Shape) -> Wire<D> {
+    pub fn new(nic: N, shape: Shape) -> Wire<N> {
         assert!(shape.room() <= u64::from(u16::MAX), "a packet's length has 16 bits");
         Wire { nic, frame: vec![0; shape.longest_packet() as usize].into(), held: None, dropped: 0 }
     }
 
     /// The device half.
-    pub fn nic(&mut self) -> &mut Nic<D> {
+    pub fn nic(&mut self) -> &mut N {
         &mut self.nic
     }
 }
 
-impl<D: Device> NicQueue for Wire<D> {
+impl<N: DeviceHalf> NicQueue for Wire<N> {
     #[inline(always)]
     fn turn_around(&mut self) -> usize {
         let mut count = 0;
@@ -144,7 +206,7 @@ impl<D: Device> NicQueue for Wire<D> {
         loop {
             let taken = if self.nic.poll_tx() == 0 { None } else { self.nic.take_tx(&mut self.frame) };
             // The host is told once a batch: its register's line is the dearest thing here.
-            if self.nic.next_tx_length().is_none() {
+            if !self.nic.has_next_tx() {
                 self.nic.flush();
             }
             let length = taken?;
@@ -176,10 +238,10 @@ impl<D: Device> NicQueue for Wire<D> {
     }
 
     fn refused(&self) -> u64 {
-        self.nic.refusals().by_host()
+        self.nic.refused_of_host()
     }
 
     fn dropped(&self) -> u64 {
-        self.dropped + self.nic.refusals().rx_length
+        self.dropped + self.nic.dropped_here()
     }
 }

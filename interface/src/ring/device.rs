@@ -275,12 +275,12 @@ impl<D: Device> Nic<D> {
         let Some((first, count)) = self.tx.finish_fetch(&self.device) else { return false };
         self.device.work(work::CALL + work::DESCRIPTOR * count as u32);
         self.chain_slot = 0;
-        let mut open = self.chain.is_open();
+        let (mut open, sources) = (self.chain.is_open(), self.queues.sources());
         for position in 0..count {
             let (address, word) = self.tx.fetched_words(position);
             let index = first + position as u64;
             // A word with the goes-on bit is no length that a buffer has.
-            if !open && self.queues.is_in_buffers(address, word) {
+            if !open && sources.is_in_buffers(address, word) {
                 self.tx.push(index, address, word, Part::Whole);
                 continue;
             }

@@ -2,9 +2,9 @@
 
 use conic_fabric::{Address, Core, LINE_BYTES};
 
-use crate::{buffer_metadata, work};
+use crate::work;
 
-use super::pool::Pool;
+use super::buffers::Buffers;
 use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, MORE, QueuePair, RxSignal, descriptor};
 
 /// Sent buffers that are reclaimed at once, unless more are needed: what DPDK's drivers do by default (`tx_rs_thresh`).
@@ -55,7 +55,7 @@ pub struct HostStatistics {
 pub struct Host<C> {
     core: C,
     queues: QueuePair,
-    pool: Pool,
+    buffers: Buffers,
     /// What each TX descriptor that the device has names, in the buffer that it lies in, or [`RETAINED`].
     tx_buffers: Box<[u64]>,
     tx_tail: u64,
@@ -78,13 +78,7 @@ impl<C: Core> Host<C> {
         let mut host = Host {
             core,
             queues,
-            pool: Pool::full(
-                queues.buffers.0,
-                queues.first_payload(),
-                shape.buffers,
-                shape.buffer_bytes,
-                shape.pool_order,
-            ),
+            buffers: Buffers::full(&shape, queues.buffers),
             tx_buffers: none(),
             tx_tail: 0,
             tx_reclaimed: 0,
@@ -102,14 +96,13 @@ impl<C: Core> Host<C> {
     /// pool runs dry.
     #[inline]
     pub fn buf_alloc(&mut self, into: &mut [Buffer]) -> usize {
-        if self.pool.len() < into.len() {
-            self.reclaim_buffers(into.len() - self.pool.len());
+        if self.buffers.len() < into.len() {
+            self.reclaim_buffers(into.len() - self.buffers.len());
         }
         self.core.work(work::CALL + work::BUFFER * into.len() as u32);
         for (count, buffer) in into.iter_mut().enumerate() {
-            let Some(address) = self.pool.take() else { return count };
+            let Some(address) = self.buffers.allocate(&self.core) else { return count };
             *buffer = Buffer { address: Address(address), length: 0 };
-            self.touch(address, buffer_metadata::reset);
         }
         into.len()
     }
@@ -119,7 +112,7 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn buf_free(&mut self, buffers: &[Buffer]) {
         for buffer in buffers {
-            self.free_buffer_of(buffer.address.0);
+            self.buffers.free_buffer_of(&self.core, buffer.address.0);
         }
     }
 
@@ -166,7 +159,7 @@ impl<C: Core> Host<C> {
             self.core.store(at, address);
             self.core.store(at.word(1), if goes_on { length | MORE } else { length });
             if !retained {
-                self.describe(address, length);
+                self.buffers.describe(&self.core, address, length);
             }
             self.tx_buffers[tail as usize] = if retained { RETAINED } else { address };
             tail = (tail + 1) & mask;
@@ -218,13 +211,13 @@ impl<C: Core> Host<C> {
             let length = word >> LENGTH_SHIFT;
             if word & DONE == 0 || length == 0 || length > self.queues.shape.room() {
                 self.statistics.refused_packets += 1;
-                self.free(address);
+                self.buffers.free(&self.core, address);
                 continue;
             }
             if self.queues.shape.fetch_ahead {
                 self.core.prefetch_read(Address(address));
             }
-            self.describe(address, length);
+            self.buffers.describe(&self.core, address, length);
             into[count] = Buffer { address: Address(address), length };
             count += 1;
         }
@@ -281,33 +274,29 @@ impl<C: Core> Host<C> {
         }
         let sent = sent.min(most);
         self.core.work(work::CALL + work::RECORD * sent as u32);
-        let (mut index, before) = (self.tx_reclaimed, self.pool.len());
+        let (mut index, before) = (self.tx_reclaimed, self.buffers.len());
         for _ in 0..sent {
             let address = self.tx_buffers[index as usize];
             if address != RETAINED {
-                self.free_buffer_of(address);
+                self.buffers.free_buffer_of(&self.core, address);
             }
             index = (index + 1) & mask;
         }
         self.tx_reclaimed = index;
-        (sent, self.pool.len() - before)
+        (sent, self.buffers.len() - before)
     }
 
     /// Posts blank buffers until the ring is full or the pool empty.
     fn refill(&mut self) {
         let mask = self.queues.mask();
         let missing = self.rx_missing();
-        if (self.pool.len() as u64) < missing {
-            self.reclaim_buffers(missing as usize - self.pool.len());
+        if (self.buffers.len() as u64) < missing {
+            self.reclaim_buffers(missing as usize - self.buffers.len());
         }
         self.core.work(work::CALL + (work::BUFFER + work::DESCRIPTOR + work::RECORD) * missing as u32);
         let mut head = self.rx_head;
         for _ in 0..missing {
-            let Some(address) = self.pool.take() else {
-                self.statistics.pool_empty += 1;
-                break;
-            };
-            self.touch(address, buffer_metadata::post);
+            let Some(address) = self.buffers.post(&self.core) else { break };
             let at = descriptor(self.queues.rx_ring, head);
             self.core.store(at.word(1), 0);
             match self.queues.shape.rx_signal {
@@ -322,43 +311,6 @@ impl<C: Core> Host<C> {
             self.rx_head = head;
             // Release: descriptors, and this side's last reads of the buffers, before the device writes either.
             self.core.register_write(self.queues.rx_head, head);
-        }
-    }
-
-    /// Returns the buffer that an address lies in to the pool, once its metadata have been read: what was sent may begin anywhere in it.
-    #[inline(always)]
-    fn free_buffer_of(&mut self, at: u64) {
-        let Some(payload) = self.pool.payload_of(at) else {
-            self.statistics.refused_frees += 1;
-            return;
-        };
-        self.touch(payload, buffer_metadata::consult);
-        self.free(payload);
-    }
-
-    #[inline(always)]
-    fn free(&mut self, address: u64) {
-        self.core.work(work::BUFFER);
-        if !self.pool.give_back(address) {
-            self.statistics.refused_frees += 1;
-        }
-    }
-
-    /// Enters the length of a packet that begins anywhere in a buffer in that buffer's metadata, if there are any.
-    #[inline(always)]
-    fn describe(&self, at: u64, length: u64) {
-        if self.queues.shape.metadata
-            && let Some(payload) = self.pool.payload_of(at)
-        {
-            buffer_metadata::enter(&self.core, Address(payload), length);
-        }
-    }
-
-    /// Does something to the metadata in front of a payload, if there are any.
-    #[inline(always)]
-    fn touch(&self, payload: u64, how: impl Fn(&C, Address)) {
-        if self.queues.shape.metadata {
-            how(&self.core, Address(payload));
         }
     }
 
@@ -408,12 +360,12 @@ impl<C: Core> Host<C> {
     /// Bytes from an address to the end of the buffer that it lies in; none where it lies in none.
     #[inline(always)]
     pub(super) fn bytes_to_end(&self, at: Address) -> u64 {
-        self.pool.payload_of(at.0).map_or(0, |payload| payload + self.queues.shape.room() - at.0)
+        self.buffers.bytes_to_end(at)
     }
 
     /// How many buffers are in the pool.
     pub fn free_buffers(&self) -> usize {
-        self.pool.len()
+        self.buffers.len()
     }
 
     /// How many buffers the device has: posted, or sent and not reclaimed. Those, the free ones and the caller's are all, and what is
@@ -426,7 +378,7 @@ impl<C: Core> Host<C> {
 
     /// What was refused or lacking.
     pub fn statistics(&self) -> HostStatistics {
-        self.statistics
+        HostStatistics { refused_frees: self.buffers.refused, pool_empty: self.buffers.lacked, ..self.statistics }
     }
 
     /// The core that it runs on.

@@ -90,16 +90,19 @@
 //! 64-bit arithmetic, and what fails is skipped and counted in [`Refusals`]: of a packet of several segments all of it, and once. The
 //! host checks the device's registers and lengths too.
 
+mod buffers;
 mod burst;
 mod device;
 mod host;
 mod pool;
 mod segments;
 
-pub use burst::Wire;
+pub(crate) use buffers::Buffers;
+pub use burst::{DeviceHalf, Wire};
 pub use device::{Nic, NoBuffer, Refusals};
 pub use host::{Buffer, Host, HostStatistics};
 pub use pool::PoolOrder;
+pub(crate) use segments::Sources;
 pub use segments::{Chain, Refused, Verdict, segment_of};
 
 use std::fmt;
@@ -266,12 +269,8 @@ impl Shape {
         Self::MAX_PACKET_BYTES.max(self.room())
     }
 
-    /// Appends a queue pair to a layout.
-    ///
-    /// # Errors
-    ///
-    /// If the shape cannot be.
-    pub fn place(&self, layout: &mut Layout) -> Result<QueuePair, ShapeError> {
+    /// Whether it can be.
+    pub(crate) fn check(&self) -> Result<(), ShapeError> {
         if !self.descriptors.is_power_of_two() || !(2..=1 << 16).contains(&self.descriptors) {
             return Err(ShapeError::Descriptors(self.descriptors));
         }
@@ -282,6 +281,16 @@ impl Shape {
         if !self.buffer_bytes.is_multiple_of(LINE_BYTES) || !(least..=1 << 16).contains(&self.buffer_bytes) {
             return Err(ShapeError::BufferBytes(self.buffer_bytes));
         }
+        Ok(())
+    }
+
+    /// Appends a queue pair to a layout.
+    ///
+    /// # Errors
+    ///
+    /// If the shape cannot be.
+    pub fn place(&self, layout: &mut Layout) -> Result<QueuePair, ShapeError> {
+        self.check()?;
         let ring_bytes = self.descriptors * DESCRIPTOR_BYTES;
         let rx_words = match self.rx_signal {
             RxSignal::Register => SynchronisingWords::NONE,
@@ -353,6 +362,19 @@ impl QueuePair {
     #[inline(always)]
     fn mask(&self) -> u64 {
         self.shape.descriptors - 1
+    }
+
+    /// Where the host may send from.
+    #[inline(always)]
+    fn sources(&self) -> Sources {
+        Sources {
+            buffers: self.buffers.0,
+            buffers_bytes: self.buffers_bytes(),
+            room: self.shape.room(),
+            longest: self.shape.longest_packet(),
+            objects: self.objects.0,
+            object_bytes: self.object_bytes,
+        }
     }
 
     /// Where the first buffer's payload starts.

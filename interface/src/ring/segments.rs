@@ -56,7 +56,7 @@ impl Chain {
 
     /// The packet's bytes with another segment.
     fn judge(&self, pair: &QueuePair, address: u64, length: u64) -> Result<u64, Refused> {
-        pair.may_send(address, length)?;
+        pair.sources().may_send(address, length)?;
         // Neither sum is large: what is above these limits is refused, and nothing is added to it.
         let bytes = self.bytes + length;
         if self.segments == MAX_SEGMENTS || bytes > pair.shape.longest_packet() {
@@ -78,26 +78,40 @@ impl Chain {
     }
 }
 
-impl QueuePair {
+/// Where a host may send from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sources {
+    /// Where its buffers lie, how many bytes they have together, and the largest packet in one.
+    pub buffers: u64,
+    pub buffers_bytes: u64,
+    pub room: u64,
+    /// Bytes of the longest packet.
+    pub longest: u64,
+    /// Where the program's objects lie, and how many bytes they have.
+    pub objects: u64,
+    pub object_bytes: u64,
+}
+
+impl Sources {
     /// Whether a segment is one that the buffers may have: all of it in them, and no longer than one.
     #[inline(always)]
-    pub(super) fn is_in_buffers(&self, address: u64, length: u64) -> bool {
+    pub fn is_in_buffers(&self, address: u64, length: u64) -> bool {
         // Bits that are set above the length make it one that no segment has. A length of 0 wraps to the largest number.
-        length.wrapping_sub(1) < self.shape.room() && within(address, length, self.buffers.0, self.buffers_bytes())
+        length.wrapping_sub(1) < self.room && within(address, length, self.buffers, self.buffers_bytes)
     }
 
     /// Whether a segment lies where the host may send from.
-    fn may_send(&self, address: u64, length: u64) -> Result<(), Refused> {
+    pub fn may_send(&self, address: u64, length: u64) -> Result<(), Refused> {
         if self.is_in_buffers(address, length) {
             return Ok(());
         }
-        if length == 0 || length > self.shape.longest_packet() {
+        if length == 0 || length > self.longest {
             return Err(Refused::Length);
         }
-        if within(address, length, self.objects.0, self.object_bytes) {
+        if within(address, length, self.objects, self.object_bytes) {
             return Ok(());
         }
-        Err(if length > self.shape.room() { Refused::Length } else { Refused::Address })
+        Err(if length > self.room { Refused::Length } else { Refused::Address })
     }
 }
 

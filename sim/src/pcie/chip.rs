@@ -171,6 +171,7 @@ mod tests {
         NicParameters {
             packets_per_second: 100_000_000,
             megabits_per_second: 200_000,
+            mlx5_rings: false,
             descriptor_batch: 32,
             write_back_batch: 4,
             write_back_wait: 500_000,

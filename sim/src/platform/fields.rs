@@ -283,6 +283,7 @@ sections! {
     NIC nic "nic" NicParameters {
         packets_per_second: PerSecond, 1000.0;
         megabits_per_second: MegabitsPerSecond, 1.0;
+        mlx5_rings: Flag, 0.0;
         descriptor_batch: Count("descriptors"), 1.0;
         write_back_batch: Count("descriptors"), 1.0;
         write_back_wait: Picoseconds, 0.0;

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Address, Device, Home, LINE_BYTES, Layout, MemoryType, PlayedByCore, SynchronisingWords, Time};
+use conic_fabric::{Address, Device, Home, LINE_BYTES, Layout, PlayedByCore, SynchronisingWords, Time};
 use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::overlay::Overlay;
 use conic_interface::{ccnic, ring};
@@ -17,7 +17,7 @@ use conic_sim::{Parameters, Role, SimCore, SimDevice, Simulation};
 
 use super::application::start_of;
 use super::loopback::unoptimised_shape;
-use super::pcie::{ChipNetwork, ChipQueue, Places};
+use super::pcie::{ChipNetwork, ChipQueue, Pair};
 use super::wire::Wire;
 use crate::workload::{Interface, Reached};
 
@@ -60,9 +60,8 @@ pub(super) struct Laid<T> {
     pub own: T,
     wanted: Wanted,
     between: Option<Between>,
-    /// The NIC's own queue pairs, and the first one's number among those of its kind.
-    pairs: Rc<Vec<ring::QueuePair>>,
-    first_pair: usize,
+    /// The NIC's own queue pairs.
+    pairs: Rc<Vec<Pair>>,
 }
 
 /// The NIC of a machine that has one behind PCIe.
@@ -85,8 +84,6 @@ impl Wanted {
         Ok(ring::Shape {
             descriptors: DESCRIPTORS,
             buffers: 2 * self.window + 2 * DESCRIPTORS,
-            rx_signal: ring::RxSignal::DescriptorDone,
-            host_written_registers: MemoryType::Uncached,
             ..ring::Shape::for_packets(most).map_err(|error| error.to_string())?.with_pooled_metadata(most)
         })
     }
@@ -104,20 +101,21 @@ impl Wanted {
 /// the NIC's.
 pub(super) fn lay<T>(
     wanted: Wanted,
+    nic: &NicParameters,
     own: impl FnOnce(&mut Layout, (Address, u64)) -> Result<T, String>,
 ) -> Result<Laid<T>, String> {
     let shape = wanted.shape()?;
     let place = |layout: &mut Layout, count| -> Result<Vec<_>, String> {
-        (0..count).map(|_| shape.place(layout).map_err(|error| error.to_string())).collect()
+        (0..count).map(|_| Pair::place(layout, shape, nic, count)).collect()
     };
     match wanted.reached {
         Reached::Directly => {
             let mut layout = Layout::new();
             let objects = wanted.place_objects(&mut layout);
             let own = own(&mut layout, objects)?;
-            let with_objects = |pair: ring::QueuePair| pair.with_objects(objects.0, objects.1);
+            let with_objects = |pair: Pair| pair.with_objects(objects.0, objects.1);
             let pairs = Rc::new(place(&mut layout, wanted.threads)?.into_iter().map(with_objects).collect());
-            Ok(Laid { layout, own, wanted, between: None, pairs, first_pair: 0 })
+            Ok(Laid { layout, own, wanted, between: None, pairs })
         }
         Reached::Overlay { interface, threads } => {
             if threads < wanted.threads {
@@ -126,7 +124,7 @@ pub(super) fn lay<T>(
                     wanted.threads
                 ));
             }
-            let (mut layout, between, objects, first_pair) = match interface {
+            let (mut layout, between, objects) = match interface {
                 Interface::CcNic(features) => over_ccnic(&wanted, features, threads)?,
                 Interface::UnoptimisedRing => over_ring(&wanted, threads)?,
                 _ => return Err("an overlay is between CC-NIC or the unoptimised ring and the NIC".to_owned()),
@@ -134,13 +132,13 @@ pub(super) fn lay<T>(
             let own = own(&mut layout, objects)?;
             let mut layout = layout.with_homes_exchanged();
             let pairs = Rc::new(place(&mut layout, threads)?);
-            Ok(Laid { layout, own, wanted, between: Some(between), pairs, first_pair })
+            Ok(Laid { layout, own, wanted, between: Some(between), pairs })
         }
     }
 }
 
-/// A layout, what makes the halves, where objects may lie, and how many rings' queue pairs there are.
-type Under = (Layout, Between, (Address, u64), usize);
+/// A layout, what makes the halves, and where objects may lie.
+type Under = (Layout, Between, (Address, u64));
 
 fn over_ccnic(wanted: &Wanted, features: ccnic::Features, threads: usize) -> Result<Under, String> {
     let queues = threads as u64;
@@ -166,7 +164,7 @@ fn over_ccnic(wanted: &Wanted, features: ccnic::Features, threads: usize) -> Res
         nic: Rc::new(move |core, queue| ccnic::nic_queue(core, &for_nic, queue)),
         fill: Some(map),
     };
-    Ok((layout, between, objects, 0))
+    Ok((layout, between, objects))
 }
 
 fn over_ring(wanted: &Wanted, threads: usize) -> Result<Under, String> {
@@ -185,7 +183,7 @@ fn over_ring(wanted: &Wanted, threads: usize) -> Result<Under, String> {
         nic: Rc::new(move |core, queue| Box::new(ring::Wire::new(for_nic[queue].nic(PlayedByCore(core)), shape))),
         fill: None,
     };
-    Ok((layout, between, objects, threads))
+    Ok((layout, between, objects))
 }
 
 impl<T> Laid<T> {
@@ -218,7 +216,7 @@ impl<T> Laid<T> {
         let start = start_of(self.wanted.seed, thread as u64);
         let agent = simulation.core(&format!("{name} {thread}"), self.node(), Role::Service, start, move |core| {
             let make = |queue: usize| match &host {
-                None => Box::new(pairs[queue].host(core)) as HostHalf<'_>,
+                None => pairs[queue].host(core),
                 Some(host) => host(core, queue),
             };
             let queues = (thread..queues).step_by(threads).map(make).collect();
@@ -261,11 +259,10 @@ impl<T> Laid<T> {
         for queue in 0..queues {
             let (ends, chip, nic) = (Rc::clone(ends), Rc::clone(&chip), nic.clone());
             let pair = self.pairs[queue];
-            let places = Places::find(&self.layout, self.first_pair + queue, &pair);
             let start = start_of(self.wanted.seed, queue as u64);
             simulation.device(&format!("NIC queue {queue}"), Role::Main, start, move |device| {
                 ends.wait(device);
-                let chip_queue = ChipQueue::new(&pair, device, &nic, places, &chip);
+                let chip_queue = ChipQueue::new(&pair, device, &nic, &chip);
                 let mut network = ChipNetwork::new(chip_queue, ends.far_end(queue));
                 measure(&*ends, device, &mut network, (queue, queues));
             });
@@ -329,7 +326,7 @@ impl Measured {
 fn measure<E: FarEnd>(
     ends: &impl Ends<E>,
     device: &SimDevice<'_>,
-    network: &mut ChipNetwork<'_, '_, E>,
+    network: &mut ChipNetwork<'_, E>,
     (queue, queues): (usize, usize),
 ) {
     let (warm, measured) = ends.requests(queue);

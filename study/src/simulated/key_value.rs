@@ -38,7 +38,7 @@ pub(super) fn run(question: &KeyValue) -> Result<KeyValueOutcome, String> {
         seed: question.seed,
     };
     let keys = question.demand.keys.into();
-    let laid = lay(wanted, |layout, values| Ok(Store::place(layout, keys, values, Home::Host)))?;
+    let laid = lay(wanted, &nic, |layout, values| Ok(Store::place(layout, keys, values, Home::Host)))?;
     let options = Options { seed: question.seed, ..Options::default() };
     let mut simulation = Simulation::new(&question.machine, &laid.layout, options);
     laid.fill(&simulation);

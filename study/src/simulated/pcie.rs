@@ -5,6 +5,7 @@
 
 mod fetched;
 mod on_chip;
+mod rings;
 #[cfg(test)]
 mod segments;
 
@@ -12,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use conic_fabric::{Device, Layout, MemoryType, Time};
+use conic_fabric::{Layout, Time};
 use conic_interface::ring;
 use conic_load::{Account, FarEnd, Traffic};
 use conic_sim::parameters::NicParameters;
@@ -23,15 +24,8 @@ use super::application::{Ends, NICS, Results, application, generator, measure, p
 use super::loopback::{finish, keeps_metadata};
 use super::{Observer, engines};
 use crate::workload::{Application, DESCRIPTORS, Loopback, LoopbackOutcome, Serving};
-use on_chip::OnChip;
-pub(super) use on_chip::Places;
-
-/// Descriptors of which the last is reported as sent, and with it the others: what DPDK's drivers ask for by default (`tx_rs_thresh` of
-/// `ice`, `MLX5_TX_COMP_THRESH` of `mlx5`).
-const REPORTED: u64 = 32;
-/// When fewer are reported nevertheless, for whoever has few: after the interval at whose end Intel's NICs write back what is left
-/// (by default 50 us for what was sent).
-const LEFT_OVER: Time = Time::from_nanoseconds(50_000);
+pub(super) use rings::Pair;
+use rings::Rings;
 
 /// Runs a loopback over PCIe.
 pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
@@ -53,13 +47,14 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
     let shape = ring::Shape {
         descriptors: DESCRIPTORS,
         buffers: question.ring_buffers(),
-        rx_signal: ring::RxSignal::DescriptorDone,
-        host_written_registers: MemoryType::Uncached,
         ..ring::Shape::for_packets(size).map_err(|error| error.to_string())?.with_pooled_metadata(size)
     };
     let mut layout = Layout::new();
-    let pairs: Result<Vec<_>, _> = (0..question.threads).map(|_| shape.place(&mut layout)).collect();
-    let pairs = pairs.map_err(|error| error.to_string())?;
+    // A program on all cores of the socket has a queue for each, whichever of them are looked at.
+    let queues = question.threads.max(question.machine.core.cores as usize);
+    let pairs: Result<Vec<_>, _> =
+        (0..question.threads).map(|_| Pair::place(&mut layout, shape, &nic, queues)).collect();
+    let pairs = pairs?;
     let objects = place_objects(question, &mut layout);
     let options = Options { seed: question.seed, ..Options::default() };
     let mut simulation = Simulation::new(&question.machine, &layout, options);
@@ -77,13 +72,13 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
         let ends_ = Rc::clone(&ends);
         let host = simulation.core(&format!("host core {thread}"), 0, host_role, start, move |core| {
             let thread = ends_.thread(thread, objects_);
-            application(&question_, core, Box::new(pair.host(core)), thread, &results_);
+            application(&question_, core, pair.host(core), thread, &results_);
         });
-        let (chip, nic, places) = (Rc::clone(&chip), nic.clone(), Places::find(&layout, thread, &pair));
+        let (chip, nic) = (Rc::clone(&chip), nic.clone());
         let (results, question_, ends_) = (Rc::clone(&results), question.clone(), Rc::clone(&ends));
         let start = start + start_of(question.seed, NICS + thread as u64);
         let queue = simulation.device(&format!("NIC queue {thread}"), nic_role, start, move |device| {
-            let queue = ChipQueue::new(&pair, device, &nic, places, &chip);
+            let queue = ChipQueue::new(&pair, device, &nic, &chip);
             let Application::Forwarding(touch) = question_.switches.application else { queue.turn_round() };
             let mut network = ChipNetwork::new(queue, generator(&question_, touch));
             measure(&question_, device, &mut network, ends_.thread(thread, None), &results);
@@ -98,66 +93,52 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
 
 /// One queue pair's part of the chip: takes packets as their reads are done and passes them through the chip; many are in the
 /// chip at once.
-pub(super) struct ChipQueue<'a, 'd> {
-    nic: ring::Nic<OnChip<'a, 'd>>,
+pub(super) struct ChipQueue<'a> {
+    rings: Box<dyn Rings + 'a>,
     chip: &'a RefCell<Chip>,
     frame: Vec<u8>,
     /// Whether what is sent comes back from the chip itself.
     turns_round: bool,
     /// Packets in the chip, and when it is done with each.
     inside: VecDeque<(Time, Box<[u8]>)>,
-    /// Since when descriptors have been unreported.
-    unreported: Option<Time>,
 }
 
-impl<'a, 'd> ChipQueue<'a, 'd> {
+impl<'a> ChipQueue<'a> {
     /// A queue pair's part of a chip, which its device's program runs.
     pub(super) fn new(
-        pair: &ring::QueuePair,
-        device: &'a SimDevice<'d>,
+        pair: &Pair,
+        device: &'a SimDevice<'_>,
         parameters: &NicParameters,
-        places: Places,
         chip: &'a RefCell<Chip>,
-    ) -> ChipQueue<'a, 'd> {
-        let frame = vec![0; pair.shape().longest_packet() as usize];
-        let nic = pair.nic(OnChip::new(device, parameters, places));
-        ChipQueue { nic, chip, frame, turns_round: false, inside: VecDeque::new(), unreported: None }
+    ) -> ChipQueue<'a> {
+        let frame = vec![0; pair.longest_packet() as usize];
+        let rings = pair.on_chip(device, parameters);
+        ChipQueue { rings, chip, frame, turns_round: false, inside: VecDeque::new() }
     }
 
     /// Takes what the host sends into the chip.
     fn take(&mut self) {
-        let nic = &mut self.nic;
-        nic.device().look();
-        // The host posts blank buffers before any packet comes, and the chip fetches them as soon as they are posted.
-        nic.poll_rx();
-        while nic.poll_tx() != 0 && nic.device().has_payload() {
-            let before = nic.device().now();
-            // None: the rest of the packet's descriptors come with the next poll, which finds them on the chip.
-            let Some(length) = nic.take_tx(&mut self.frame) else { continue };
-            debug_assert_eq!(nic.device().now(), before, "a packet is taken when all of it is there");
-            let now = nic.device().now().picoseconds();
+        self.rings.look();
+        while let Some(length) = self.rings.take(&mut self.frame) {
+            let now = self.rings.now().picoseconds();
             let (mut chip, bytes) = (self.chip.borrow_mut(), length as u32);
             let done = if self.turns_round { chip.turn_round(bytes, now) } else { chip.send(bytes, now) };
             self.inside.push_back((Time::from_picoseconds(done), self.frame[..length].into()));
         }
     }
 
-    /// Tells the host of descriptors that are done with, [`REPORTED`] at once or those that are left over; then waits for whatever
-    /// comes next, but no longer than `until`.
-    fn report_and_wait(&mut self, until: Time) {
-        let nic = &mut self.nic;
-        let (now, count) = (nic.device().now(), nic.unreported());
-        let since = self.unreported.unwrap_or(now);
-        self.unreported = (count > 0).then_some(since);
-        if count >= REPORTED || (count > 0 && now >= since + LEFT_OVER) {
-            nic.flush();
-            self.unreported = None;
-        }
-        let left_over = self.unreported.map(|since| since + LEFT_OVER);
+    /// Tells the host of what was sent, where that is due; then waits for whatever comes next, but no longer than `until`, and
+    /// if that is for ever only where it `may_rest`.
+    fn report_and_wait(&mut self, until: Time, may_rest: bool) {
+        let now = self.rings.now();
+        let left_over = self.rings.report();
         // A packet that is done but has no blank buffer waits for the news of one.
         let next = self.inside.front().map(|&(done, _)| done).filter(|&done| done > now);
         let until = [next, left_over].into_iter().flatten().fold(until, Time::min);
-        nic.device().wait(until);
+        // Where a far end has just had the last packet, it may be that nothing comes until its program has gone on.
+        if until.picoseconds() < Time::NEVER.picoseconds() || may_rest {
+            self.rings.wait(until);
+        }
     }
 
     /// Writes each packet to the host when the chip is done with it, for ever.
@@ -165,29 +146,29 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
         self.turns_round = true;
         loop {
             self.take();
-            let now = self.nic.device().now();
+            let now = self.rings.now();
             while let Some((_, packet)) = self.inside.front().filter(|(done, _)| *done <= now) {
-                if self.nic.rx_push(packet).is_err() {
+                if !self.rings.deliver(packet) {
                     break;
                 }
                 self.inside.pop_front();
             }
-            self.report_and_wait(Time::NEVER);
+            self.report_and_wait(Time::NEVER, true);
         }
     }
 }
 
 /// A queue pair whose packets come from a far end and go back to it.
-pub(super) struct ChipNetwork<'a, 'd, E> {
-    queue: ChipQueue<'a, 'd>,
+pub(super) struct ChipNetwork<'a, E> {
+    queue: ChipQueue<'a>,
     far_end: E,
     /// Packets on their way in through the chip, and when it is done with each.
     coming: VecDeque<(Time, Box<[u8]>)>,
 }
 
-impl<'a, 'd, E: FarEnd> ChipNetwork<'a, 'd, E> {
+impl<'a, E: FarEnd> ChipNetwork<'a, E> {
     /// A queue pair and who is behind it.
-    pub(super) fn new(queue: ChipQueue<'a, 'd>, far_end: E) -> ChipNetwork<'a, 'd, E> {
+    pub(super) fn new(queue: ChipQueue<'a>, far_end: E) -> ChipNetwork<'a, E> {
         ChipNetwork { queue, far_end, coming: VecDeque::new() }
     }
 
@@ -214,11 +195,11 @@ impl<'a, 'd, E: FarEnd> ChipNetwork<'a, 'd, E> {
     }
 }
 
-impl<E: FarEnd> Traffic for ChipNetwork<'_, '_, E> {
+impl<E: FarEnd> Traffic for ChipNetwork<'_, E> {
     fn step(&mut self) -> usize {
         let queue = &mut self.queue;
         queue.take();
-        let now = queue.nic.device().now();
+        let now = queue.rings.now();
         let mut taken = 0;
         while let Some((done, packet)) = queue.inside.front().filter(|(done, _)| *done <= now) {
             self.far_end.came_back(packet, *done);
@@ -227,7 +208,7 @@ impl<E: FarEnd> Traffic for ChipNetwork<'_, '_, E> {
         }
         self.come(now);
         while let Some((_, packet)) = self.coming.front().filter(|(done, _)| *done <= now) {
-            if self.queue.nic.rx_push(packet).is_err() {
+            if !self.queue.rings.deliver(packet) {
                 break;
             }
             self.coming.pop_front();
@@ -235,7 +216,7 @@ impl<E: FarEnd> Traffic for ChipNetwork<'_, '_, E> {
         // What is done and was not delivered waits for a buffer, and what is due and was not made for the window.
         let next = [Some(self.far_end.next_due()), self.coming.front().map(|&(done, _)| done)];
         let next = next.into_iter().flatten().filter(|&next| next > now).min();
-        self.queue.report_and_wait(next.unwrap_or(Time::NEVER));
+        self.queue.report_and_wait(next.unwrap_or(Time::NEVER), taken == 0);
         taken
     }
     fn account(&self) -> &Account {

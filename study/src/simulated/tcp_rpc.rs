@@ -41,7 +41,8 @@ pub(super) fn run(question: &TcpRpc) -> Result<TcpRpcOutcome, String> {
         seed: question.seed,
     };
     let shape = Shape { flows: question.flows, threads: question.threads as u32, ..Shape::default() };
-    let laid = lay(wanted, |layout, _| Service::place(layout, shape, Home::Host).map_err(|error| error.to_string()))?;
+    let laid =
+        lay(wanted, &nic, |layout, _| Service::place(layout, shape, Home::Host).map_err(|error| error.to_string()))?;
     if question.flows < wanted.queues() as u32 {
         return Err(format!("{} connections do not reach {} queues", question.flows, wanted.queues()));
     }

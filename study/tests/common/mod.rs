@@ -338,6 +338,7 @@ fn with_pcie(mut machine: Parameters) -> Parameters {
     machine.nic = Some(NicParameters {
         packets_per_second: 100_000_000,
         megabits_per_second: 200_000,
+        mlx5_rings: false,
         descriptor_batch: 8,
         write_back_batch: 8,
         write_back_wait: 100_000,

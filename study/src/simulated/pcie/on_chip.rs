@@ -30,15 +30,15 @@ pub(in crate::simulated) struct Places {
 }
 
 impl Places {
-    /// Those of a queue pair, which is the `queue`-th one of a layout.
+    /// Those of the queue pair that was placed last in a layout.
     ///
     /// # Panics
     ///
-    /// If the layout has no such queue pair.
-    pub(in crate::simulated) fn find(layout: &Layout, queue: usize, pair: &QueuePair) -> Places {
+    /// If the layout has no queue pair.
+    pub(in crate::simulated) fn of_last(layout: &Layout, pair: QueuePair) -> Places {
         let of = |name: &str| -> &Segment {
-            let mut named = layout.segments().iter().filter(|segment| segment.name == name);
-            named.nth(queue).expect("a queue pair that was placed")
+            let last = layout.segments().iter().rfind(|segment| segment.name == name);
+            last.expect("a queue pair that was placed")
         };
         Places {
             transmit_tail: of("ring TX tail").start,
@@ -46,14 +46,24 @@ impl Places {
             receive_tail: of("ring RX tail").start,
             receive_ring: of("ring RX descriptors").start,
             transmit_ring: of("ring TX descriptors").start,
-            pair: *pair,
+            pair,
         }
+    }
+
+    /// The queue pair.
+    pub(super) fn pair(&self) -> &QueuePair {
+        &self.pair
+    }
+
+    /// The same with the program's own objects in `bytes` bytes from `start` on.
+    pub(super) fn with_objects(self, start: Address, bytes: u64) -> Places {
+        Places { pair: self.pair.with_objects(start, bytes), ..self }
     }
 }
 
 /// A register that the host writes, as the chip comes to know it.
 #[derive(Debug, Default)]
-struct Doorbell {
+pub(super) struct Doorbell {
     /// What the link has brought.
     written: u64,
     /// What will be known, and when.
@@ -62,7 +72,8 @@ struct Doorbell {
 }
 
 impl Doorbell {
-    fn hear(&mut self, written: u64, now: Time, takes: Time) {
+    /// Takes what the link has brought by now, which the chip takes some time over; what is known.
+    pub(super) fn hear(&mut self, written: u64, now: Time, takes: Time) -> u64 {
         if written != self.written {
             self.written = written;
             self.coming.push_back((now + takes, written));
@@ -71,6 +82,17 @@ impl Doorbell {
             self.known = value;
             self.coming.pop_front();
         }
+        self.known
+    }
+
+    /// What is known.
+    pub(super) fn known(&self) -> u64 {
+        self.known
+    }
+
+    /// When more will be known.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.coming.front().map(|&(when, _)| when)
     }
 }
 
@@ -208,8 +230,8 @@ impl<'a, 'device> OnChip<'a, 'device> {
     /// Waits for whatever comes next, but no longer than `until`.
     pub(super) fn wait(&self, until: Time) {
         let state = self.state.borrow();
-        let heard = [&state.transmit_tail, &state.receive_head].map(|doorbell| doorbell.coming.front());
-        let until = heard.into_iter().flatten().fold(until, |until, &(when, _)| until.min(when));
+        let heard = [&state.transmit_tail, &state.receive_head].map(Doorbell::next);
+        let until = heard.into_iter().flatten().fold(until, Time::min);
         let until = state.pace.deadline().map_or(until, |deadline| until.min(Time::from_picoseconds(deadline)));
         drop(state);
         self.device.spin_until(until);

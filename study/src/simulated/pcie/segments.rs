@@ -7,11 +7,13 @@ use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, MemoryType, Synchron
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::ccnic::{Flags, MAX_SEGMENTS};
 use conic_interface::ring::{Host, QueuePair, RxSignal, Shape};
+use conic_sim::parameters::NicParameters;
 use conic_sim::pcie::chip::Chip;
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
-use super::{ChipQueue, Places};
+use super::on_chip::Places;
+use super::{ChipQueue, Pair};
 
 const OBJECT_BYTES: u64 = 4096;
 const MORE: u64 = 1 << 32;
@@ -40,28 +42,39 @@ fn machine() -> Parameters {
 fn before_a_chip(
     (pair, layout): (QueuePair, &Layout),
     descriptor_batch: u32,
-    program: impl Fn(&SimCore<'_>, Host<&SimCore<'_>>) + 'static,
+    program: impl for<'a> Fn(&'a SimCore<'a>, Host<&'a SimCore<'a>>) + 'static,
 ) {
     let machine = machine();
     let mut nic = machine.nic.clone().expect("a NIC");
     nic.descriptor_batch = descriptor_batch;
-    let mut simulation = Simulation::new(&machine, layout, Options::default());
-    let (chip, places) = (Rc::new(RefCell::new(Chip::new(&nic))), Places::find(layout, 0, &pair));
+    let rings = Pair::Ring(Places::of_last(layout, pair));
+    run_before_a_chip(&machine, layout, rings, nic, move |core| program(core, pair.host(core)));
+}
+
+fn run_before_a_chip(
+    machine: &Parameters,
+    layout: &Layout,
+    rings: Pair,
+    nic: NicParameters,
+    program: impl for<'a> Fn(&'a SimCore<'a>) + 'static,
+) {
+    let mut simulation = Simulation::new(machine, layout, Options::default());
+    let chip = Rc::new(RefCell::new(Chip::new(&nic)));
     let ended = Rc::new(Cell::new(false));
     let ends = Rc::clone(&ended);
     simulation.core("host", 0, Role::Main, Time::ZERO, move |core| {
-        program(core, pair.host(core));
+        program(core);
         ends.set(true);
     });
     simulation.device("NIC queue", Role::Service, Time::ZERO, move |device| {
-        ChipQueue::new(&pair, device, &nic, places, &chip).turn_round()
+        ChipQueue::new(&rings, device, &nic, &chip).turn_round()
     });
     simulation.run().expect("the run ends");
     assert!(ended.get());
 }
 
 /// Receives one packet, within a time in which each would have come.
-fn receive(core: &SimCore<'_>, host: &mut Host<&SimCore<'_>>) -> Option<Vec<u8>> {
+fn receive<'a>(core: &SimCore<'a>, host: &mut impl HostQueue<Core = &'a SimCore<'a>>) -> Option<Vec<u8>> {
     let end = core.now() + Time::from_nanoseconds(50_000);
     let mut packet = [Packet::BLANK];
     while HostQueue::rx_burst(host, &mut packet) == 0 {
@@ -84,45 +97,72 @@ fn bytes_of(from: u64, length: u64) -> Vec<u8> {
     (from..from + length).map(byte_of).collect()
 }
 
+/// Sends and receives packets, each of another number of segments from a buffer and objects; four packets, and then their answers.
+fn rounds<'a>(core: &SimCore<'a>, host: &mut impl HostQueue<Core = &'a SimCore<'a>>, objects: Address) {
+    core.write_bytes(objects, &bytes_of(0, OBJECT_BYTES));
+    let mut at = 0;
+    for round in 0..60 {
+        let (mut segments, mut expected) = (Vec::new(), Vec::new());
+        for packet in 0..4 {
+            let count = 1 + (round + packet) as usize % MAX_SEGMENTS;
+            let mut buffer = [Address(0)];
+            assert_eq!(host.buf_alloc(64, &mut buffer), 1);
+            core.write_bytes(buffer[0], &[round; 20]);
+            segments.push(Packet::new(buffer[0], 20));
+            let mut content = vec![round; 20];
+            for segment in 1..count {
+                at = (at + 61) % (OBJECT_BYTES - 300);
+                let length = 37 * segment as u64 + u64::from(round);
+                let before = segments.last_mut().expect("a header");
+                *before = before.with(Flags::NEXT);
+                segments.push(Packet::new(objects + at, length as u16).with(Flags::RETAIN));
+                content.extend(bytes_of(at, length));
+            }
+            expected.push(content);
+        }
+        let mut sent = 0;
+        while sent < segments.len() {
+            sent += host.tx_burst(&segments[sent..]);
+            core.spin();
+        }
+        for content in expected {
+            assert_eq!(receive(core, host).as_ref(), Some(&content), "round {round}");
+        }
+    }
+}
+
 #[test]
 fn packets_of_one_to_four_segments_come_back_whole_from_a_chip() {
     for (descriptor_batch, read_ahead_bytes) in [(1, 1 << 16), (3, 100), (32, 1 << 16)] {
         let (pair, layout, objects) = place(read_ahead_bytes);
         before_a_chip((pair, &layout), descriptor_batch, move |core, mut host| {
-            core.write_bytes(objects, &bytes_of(0, OBJECT_BYTES));
-            let mut at = 0;
-            // Each packet is another number of segments from a buffer and objects; four packets, and then their answers.
-            for round in 0..60 {
-                let (mut segments, mut expected) = (Vec::new(), Vec::new());
-                for packet in 0..4 {
-                    let count = 1 + (round + packet) as usize % MAX_SEGMENTS;
-                    let mut buffer = [Address(0)];
-                    assert_eq!(HostQueue::buf_alloc(&mut host, 64, &mut buffer), 1);
-                    core.write_bytes(buffer[0], &[round; 20]);
-                    segments.push(Packet::new(buffer[0], 20));
-                    let mut content = vec![round; 20];
-                    for segment in 1..count {
-                        at = (at + 61) % (OBJECT_BYTES - 300);
-                        let length = 37 * segment as u64 + u64::from(round);
-                        let before = segments.last_mut().expect("a header");
-                        *before = before.with(Flags::NEXT);
-                        segments.push(Packet::new(objects + at, length as u16).with(Flags::RETAIN));
-                        content.extend(bytes_of(at, length));
-                    }
-                    expected.push(content);
-                }
-                let mut sent = 0;
-                while sent < segments.len() {
-                    sent += HostQueue::tx_burst(&mut host, &segments[sent..]);
-                    core.spin();
-                }
-                for content in expected {
-                    assert_eq!(receive(core, &mut host).as_ref(), Some(&content), "batches of {descriptor_batch}");
-                }
-            }
+            rounds(core, &mut host, objects);
             host.reclaim();
             assert_eq!(host.free_buffers() + host.device_buffers(), 256);
             assert!(host.device_buffers() < 64, "what was sent was reclaimed");
+            assert_eq!(host.statistics(), Default::default());
+        });
+    }
+}
+
+#[test]
+fn packets_of_one_to_four_segments_come_back_whole_from_a_chip_with_the_rings_of_a_connectx() {
+    // Copied into their entries where they are short, and all read where they lie; completions each for itself, and gathered.
+    for (descriptor_batch, queues, wait) in [(1, 8, 0), (3, 7, 300_000), (32, 8, 300_000), (32, 7, 0)] {
+        let (mut layout, mut machine) = (Layout::new(), machine());
+        let objects = layout.add("objects", OBJECT_BYTES, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
+        let nic = machine.nic.as_mut().expect("a NIC");
+        (nic.mlx5_rings, nic.descriptor_batch, nic.write_back_wait) = (true, descriptor_batch, wait);
+        let nic = nic.clone();
+        let shape = Shape { descriptors: 64, buffers: 256, ..Shape::default() };
+        let pair = Pair::place(&mut layout, shape, &nic, queues).expect("a shape that can be");
+        let pair = pair.with_objects(objects, OBJECT_BYTES);
+        run_before_a_chip(&machine, &layout, pair, nic, move |core| {
+            let Pair::Mlx5(pair) = pair else { panic!("the platform has the rings of a ConnectX") };
+            let mut host = pair.host(core);
+            rounds(core, &mut host, objects);
+            host.reclaim();
+            assert_eq!(host.free_buffers() + host.device_buffers(), 256);
             assert_eq!(host.statistics(), Default::default());
         });
     }
