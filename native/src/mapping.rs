@@ -74,13 +74,13 @@ impl Mapping {
         pages::map(descriptor, bytes, offset, libc::MAP_POPULATE).map(|base| Mapping { base, bytes })
     }
 
-    /// The same without a page made present: each comes when it is first touched. For memory that another process brings, whose
+    /// The same, from a page's beginning on, without a page made present: each comes when it is first touched. For memory that another process brings, whose
     /// size is what that process says and would otherwise be what this thread waits for.
     ///
     /// # Errors
     /// As [`Mapping::of`].
-    pub fn on_demand(descriptor: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
-        pages::map(descriptor, bytes, 0, 0).map(|base| Mapping { base, bytes })
+    pub fn on_demand(descriptor: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Mapping> {
+        pages::map(descriptor, bytes, offset, 0).map(|base| Mapping { base, bytes })
     }
 
     /// Memory of this process alone, zeroed and present, at a page boundary: for what the kernel is to be told of.
@@ -112,7 +112,7 @@ impl Mapping {
         if unsafe { libc::ftruncate(raw, bytes as libc::off_t) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let mapping = Mapping::on_demand(descriptor.as_fd(), bytes)?;
+        let mapping = Mapping::on_demand(descriptor.as_fd(), bytes, 0)?;
         pages::collapse(descriptor.as_fd(), mapping.base, bytes);
         // Allocation, not `ftruncate`, is what can fail for want of memory; better here than by a signal later.
         // SAFETY: a call on a descriptor that is ours.

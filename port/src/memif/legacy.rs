@@ -154,8 +154,8 @@ fn session(
     for _ in 0..regions {
         let (bytes, memory) = (first.number()?, Held::passed(first.descriptor()?, closer));
         // What the other process had checked is checked again, and may have changed: the memory is the other side's.
-        match map_region(bytes, &memory, options.unsealed) {
-            Ok(region) => all.0.push(region),
+        match map_region(0, bytes, &memory, options.unsealed) {
+            Ok((region, _)) => all.0.push(region),
             Err(why) => return Ok(Err(why)),
         }
         peer.memory.push(memory);

@@ -139,7 +139,7 @@ impl Acceptance {
         if bytes == 0 || self.bytes > options.most_bytes {
             return Err("the regions are empty or too large");
         }
-        self.regions.0.push(map_region(bytes, &memory, options.unsealed)?);
+        self.regions.0.push(map_region(0, bytes, &memory, options.unsealed)?.0);
         self.memory.push(memory);
         Ok(())
     }

@@ -331,6 +331,10 @@ fn only_memory_is_looked_at_and_only_sealed_memory_unless_it_need_not_be() {
         (false, region().1, None),
     ] {
         let wanted = MemifOptions { unsealed, ..options(&folder) };
-        assert_eq!(crate::peer::map_region(4096, &memory, wanted.unsealed).err(), expected, "{unsealed}: {memory:?}");
+        assert_eq!(
+            crate::peer::map_region(0, 4096, &memory, wanted.unsealed).err(),
+            expected,
+            "{unsealed}: {memory:?}"
+        );
     }
 }

@@ -7,13 +7,21 @@ use rustix::fs::{FileType, OFlags, SealFlags};
 
 /// The file system of files on reserved huge pages (statfs(2)).
 const HUGE_PAGES: rustix::fs::FsWord = 0x9584_58f6;
+/// Bytes of a page of any other.
+const PAGE: u64 = 4096;
 
-/// Maps the first bytes of memory that the other side has passed, if it cannot take them away again; or whatever memory it is, where
-/// `unsealed`.
+/// Maps so many bytes, from an offset on, of memory that the other side has passed, if it cannot take them away again; or whatever memory it
+/// is, where `unsealed`. With the mapping, which begins with a page, comes where in it the offset is. The sum of offset and bytes must be a
+/// number.
 ///
 /// # Errors
 /// Why it is not mapped, for the other side.
-pub(crate) fn map_region(bytes: u64, memory: &impl AsFd, unsealed: bool) -> Result<Mapping, &'static str> {
+pub(crate) fn map_region(
+    offset: u64,
+    bytes: u64,
+    memory: &impl AsFd,
+    unsealed: bool,
+) -> Result<(Mapping, usize), &'static str> {
     let no_memory = "the region is no memory of this size";
     // Asked for before the size: with a seal that came in between, memory would stay small that was cut behind the look at its size. And
     // before all else: the kernel answers by itself, and for files of tmpfs and of reserved huge pages alone. Another file's system (a FUSE)
@@ -24,15 +32,19 @@ pub(crate) fn map_region(bytes: u64, memory: &impl AsFd, unsealed: bool) -> Resu
         return Err("the region is not sealed against shrinking");
     }
     let status = rustix::fs::fstat(memory).map_err(|_| "the region cannot be looked at")?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || (status.st_size as u64) < bytes {
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || (status.st_size as u64) < offset + bytes {
         return Err(no_memory);
     }
     // No seal keeps a peer from giving reserved huge pages back, after which an access ends this process too.
     let status = rustix::fs::fstatfs(memory).map_err(|_| "the region cannot be looked at")?;
-    if status.f_type == HUGE_PAGES && !unsealed {
+    let is_huge = status.f_type == HUGE_PAGES;
+    if is_huge && !unsealed {
         return Err("the region lies on reserved huge pages, which its owner can take away");
     }
-    Mapping::on_demand(memory.as_fd(), bytes as usize).map_err(|_| "the region cannot be mapped")
+    let page = if is_huge { status.f_bsize as u64 } else { PAGE };
+    let inside = offset % page;
+    let mapping = Mapping::on_demand(memory.as_fd(), (inside + bytes) as usize, offset - inside);
+    mapping.map(|mapping| (mapping, inside as usize)).map_err(|_| "the region cannot be mapped")
 }
 
 /// Readies an eventfd to be rung and waited for.

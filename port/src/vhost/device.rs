@@ -171,6 +171,9 @@ impl Device {
     ) -> Result<(), &'static str> {
         match request {
             Request::SetFeatures(features) => self.set_features(features)?,
+            Request::SetProtocol(features) if features & !(protocol::ALL | protocol::SEVERAL_QUEUES) != 0 => {
+                return Err("a feature of the protocol that was not offered");
+            }
             Request::SetProtocol(features) => self.protocol = features,
             Request::SetStatus(status) => {
                 self.status = status;
@@ -185,7 +188,7 @@ impl Device {
                 for (place, memory) in places.into_iter().zip(descriptors) {
                     self.regions.add(place, memory, options.unsealed, options.most_bytes)?;
                 }
-                self.begin();
+                self.begin(outside);
             }
             Request::AddMemory(place) => {
                 let memory = descriptors.pop().ok_or("a region of memory has no descriptor")?;
@@ -193,13 +196,13 @@ impl Device {
                     return Err("there are too many regions of memory");
                 }
                 self.regions.add(place, memory, options.unsealed, options.most_bytes)?;
-                self.begin();
+                self.begin(outside);
             }
             Request::RemoveMemory(place) => {
                 if let Some(at) = self.regions.take_away(&place)? {
                     self.stop_all(outside);
                     outside.closer.close(self.regions.0.remove(at));
-                    self.begin();
+                    self.begin(outside);
                 }
             }
             Request::SetSlots { ring, slots } => {
@@ -221,7 +224,7 @@ impl Device {
             Request::Enable { ring, is_on } => {
                 let number = self.number(ring)?;
                 self.queues[number].is_enabled = is_on;
-                if is_on { self.begin() } else { self.stop(number, outside) }
+                if is_on { self.begin(outside) } else { self.stop(number, outside) }
             }
             _ => {}
         }
@@ -265,9 +268,15 @@ impl Device {
                         .map_err(|_| "a ring's descriptor cannot be waited for")?;
                 }
                 (queue.kick, queue.is_started) = (descriptor, true);
-                self.begin();
+                self.begin(outside);
             }
-            Bell::Call => queue.call = descriptor,
+            Bell::Call => {
+                queue.call = descriptor;
+                // What was used before it came was told to nobody.
+                if let (Some(call), true) = (&queue.call, queue.ring.is_some()) {
+                    ring_peer(outside.ringer.as_deref(), call);
+                }
+            }
             Bell::Error => {}
         }
         Ok(())
@@ -284,7 +293,7 @@ impl Device {
     }
 
     /// Begins with every ring of which all is known. One that does not lie in the memory waits for other memory.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, outside: &Outside) {
         let agreed = self.agreed();
         for queue in &mut self.queues {
             if let (true, true, None, Some(parts)) = (queue.is_started, queue.is_enabled, &queue.ring, queue.parts)
@@ -293,6 +302,10 @@ impl Device {
                 queue.ring = Ring::find(&self.regions, queue.slots, parts, agreed);
                 if let Some(ring) = &queue.ring {
                     ring.interrupt(&self.regions, false);
+                    // Whoever served it before may have ended between showing what was used and saying so: one time too many does no harm.
+                    if let Some(call) = &queue.call {
+                        ring_peer(outside.ringer.as_deref(), call);
+                    }
                 }
             }
         }
@@ -337,6 +350,11 @@ impl Device {
             let call = queue.call.take();
             *queue = Queue { is_enabled: enabled, call, ..Queue::default() };
         }
+    }
+
+    /// Whether a driver says of a ring from it that it will not kick.
+    pub(super) fn is_polled(&self) -> bool {
+        self.queues.iter().skip(1).step_by(2).any(|queue| queue.ring.is_some() && queue.kick.is_none())
     }
 
     /// How many pairs can be sent to, and received from.

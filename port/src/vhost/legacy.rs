@@ -152,7 +152,7 @@ impl VhostUser {
             device.end(&self.outside);
             return Ok(None);
         }
-        device.begin();
+        device.begin(&self.outside);
         Ok(Some(device))
     }
 }

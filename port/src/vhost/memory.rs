@@ -13,6 +13,8 @@ pub(super) struct Region {
     /// How often it was brought: QEMU up to 7.2 brings each region for each pair of rings, and takes it away as often.
     pub(super) times: u32,
     memory: Mapping,
+    /// Where in the mapping the region begins.
+    begin: usize,
     /// For a process that goes on with the session.
     pub(super) descriptor: Held,
 }
@@ -53,9 +55,8 @@ impl Regions {
                 return Err("regions of memory lie over each other");
             }
         }
-        // From its descriptor's beginning on: what lies before it costs addresses and no memory.
-        let memory = map_region(place.offset + place.bytes, &descriptor, unsealed)?;
-        self.0.push(Region { place, times: 1, memory, descriptor });
+        let (memory, begin) = map_region(place.offset, place.bytes, &descriptor, unsealed)?;
+        self.0.push(Region { place, times: 1, memory, begin, descriptor });
         Ok(())
     }
 
@@ -79,21 +80,21 @@ impl Regions {
 
     /// Where so many bytes lie that the frontend has at an address of its own, if they lie together.
     pub(super) fn of_user(&self, address: u64, bytes: usize) -> Option<Spot> {
-        self.0.iter().enumerate().find_map(|(region, Region { place, .. })| {
+        self.0.iter().enumerate().find_map(|(region, Region { place, begin, .. })| {
             let inside = address.checked_sub(place.user)?;
             let end = inside.checked_add(bytes as u64)?;
-            (end <= place.bytes).then_some(Spot { region, at: (place.offset + inside) as usize })
+            (end <= place.bytes).then_some(Spot { region, at: begin + inside as usize })
         })
     }
 
     /// Where the byte lies that descriptors say is at this address, and how many of so many lie behind it in the same region.
     #[inline(always)]
     pub(super) fn of_guest(&self, address: u64, bytes: usize) -> Result<(Spot, usize), Fault> {
-        for (region, Region { place, .. }) in self.0.iter().enumerate() {
+        for (region, Region { place, begin, .. }) in self.0.iter().enumerate() {
             let inside = address.wrapping_sub(place.guest);
             if inside < place.bytes {
                 let together = bytes.min((place.bytes - inside).try_into().unwrap_or(usize::MAX));
-                return Ok((Spot { region, at: (place.offset + inside) as usize }, together));
+                return Ok((Spot { region, at: begin + inside as usize }, together));
             }
         }
         Err(Fault::Bounds)

@@ -43,7 +43,7 @@ use crate::peer::{SocketError, forget, ring_peer, watch};
 use crate::vnet::{Cutter, Work};
 use crate::{Counters, Legacy, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 use control::Control;
-use device::Outside;
+use device::{Device, Outside};
 pub use options::{VhostOptions, VhostRole};
 use ring::{Fault, LONG_HEADER, Put, Taken};
 
@@ -388,6 +388,7 @@ impl Port for VhostUser {
             self.counters.refused_length += 1;
             return Ok(Transmit::Refused);
         };
+        let metadata = self.known_to_driver(metadata);
         let transmit = if self.driver_takes(metadata, &headers) {
             self.put(now, metadata, Some(&headers), packet)
         } else {
@@ -411,7 +412,8 @@ impl Port for VhostUser {
         }
         if self.is_connected() {
             // Until the driver has been asked for kicks, nobody would be woken.
-            return (!self.armed || self.has_unshown()).then_some(Time::ZERO);
+            let is_polled = self.control.device().is_some_and(Device::is_polled);
+            return (!self.armed || is_polled || self.has_unshown()).then_some(Time::ZERO);
         }
         self.control.next_due()
     }

@@ -439,6 +439,30 @@ fn memory_that_is_too_much_or_lies_over_other_memory_is_refused() {
     assert!(add(0x3000, USER + 0x3000, 1).is_err());
 }
 
+#[test]
+fn a_region_may_begin_anywhere_in_its_file() {
+    let (memory, descriptor) = Mapping::sealed(REGION).expect("memory");
+    for offset in [0, 0x1000, 0x1238, 0x2ff8] {
+        let mut regions = Regions::default();
+        let place = Place { guest: GUEST, bytes: 0x800, user: USER, offset };
+        regions.add(place, Held::own(descriptor.try_clone().expect("a copy")), false, 1 << 30).expect("a region");
+        memory.write_bytes(offset as usize, &[7; 16]);
+        memory.write_bytes(offset as usize + 0x7f0, &[9; 16]);
+        let mut bytes = [0; 0x800];
+        regions.read(GUEST, &mut bytes).expect("memory");
+        assert_eq!((bytes[..16].iter().sum::<u8>(), bytes[0x7f0..].iter().sum::<u8>()), (112, 144), "{offset}");
+        assert_eq!(regions.read(GUEST, &mut [0; 0x801]), Err(Fault::Bounds));
+        let spot = regions.of_user(USER + 8, 8).expect("memory");
+        assert_eq!(regions.memory(spot.region).load_u64(spot.at), 0x0707_0707_0707_0707);
+        memory.write_bytes(offset as usize, &[0; 0x800]);
+    }
+    // Less of the file than the whole of it is mapped: addresses are not a frontend's to use up.
+    let mut regions = Regions::default();
+    let place = Place { guest: GUEST, bytes: 0x800, user: USER, offset: REGION as u64 - 0x800 };
+    regions.add(place, Held::own(descriptor), false, 0x800).expect("a region");
+    assert!(regions.memory(0).bytes() <= 0x1000, "{}", regions.memory(0).bytes());
+}
+
 /// Whatever lies in the memory, each call ends, touches nothing outside, and the ring goes on: a word anywhere is changed between any two
 /// calls.
 #[test]

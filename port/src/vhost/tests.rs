@@ -9,6 +9,7 @@ use super::message::Place;
 use super::ring::tests::{Driver, LENGTH, REGION};
 use super::*;
 use crate::offload::checksum::{Verdict, verify};
+use crate::offload::virtio::Checksum;
 use crate::peer::socket;
 
 /// The features that a driver of today agrees on.
@@ -152,6 +153,7 @@ impl Guest {
         frontend.bring(port, &inward, 0);
         frontend.bring(port, &outward, behind);
         let bells = [frontend.begin(port, 0, &inward), frontend.begin(port, 1, &outward)];
+        assert!(bells.iter().all(|[_, call]| has_rung(call)), "nobody knows what was said before");
         assert!(port.is_connected() && port.is_up());
         Guest { frontend, inward, outward, bells }
     }
@@ -221,6 +223,14 @@ fn who_sleeps_is_woken_by_a_kick_a_message_and_a_frontend() {
         // What is received ends the wish, and what rang before is forgotten.
         assert!(!is_awake(&port));
     }
+    // A driver that says it will not kick is looked at again and again; its interrupts go to another bell, which rings at once.
+    let call = event();
+    assert_eq!(guest.frontend.ask(&mut port, 13, &[1], Some(&call)), Some(0));
+    assert!(has_rung(&call));
+    assert_eq!(guest.frontend.ask(&mut port, 12, &[0x101], None), Some(0));
+    port.arm();
+    look(&mut port, Time::ZERO);
+    assert_eq!(port.next_due(), Some(Time::ZERO));
     // Another bell is waited for, and the old one no longer.
     let bell = event();
     assert_eq!(guest.frontend.ask(&mut port, 12, &[1], Some(&bell)), Some(0));
@@ -315,8 +325,9 @@ fn what_cannot_be_is_answered_so_or_ends_the_session() {
     let pipe: OwnedFd = std::io::pipe().expect("a pipe").1.into();
     let place = Driver::place_of(0, 0);
     let region = [0, place.guest, place.bytes, place.user, 0];
-    let lies: [(&str, u32, &[u64], Option<&OwnedFd>); 13] = [
+    let lies: [(&str, u32, &[u64], Option<&OwnedFd>); 14] = [
         ("a feature that was not offered", 2, &[1 << 26], None),
+        ("a feature of the protocol that was not offered", 16, &[1 << 3 | 1 << 1], None),
         ("memory without a descriptor", 37, &region, None),
         ("memory that can be cut", 37, &region, Some(&unsealed)),
         ("memory that is a pipe", 37, &region, Some(&pipe)),
@@ -355,7 +366,7 @@ fn what_cannot_be_is_answered_so_or_ends_the_session() {
     }
     assert!(frontend.is_shut_out());
     let details = port.details();
-    assert!(details.contains(&("requests_failed", 13)) && details.contains(&("peers_refused", 16)), "{details:?}");
+    assert!(details.contains(&("requests_failed", 14)) && details.contains(&("peers_refused", 17)), "{details:?}");
 }
 
 #[test]
@@ -486,6 +497,23 @@ fn what_a_driver_leaves_is_done_and_what_it_takes_is_left() {
     let got: Vec<Vec<u8>> = std::iter::from_fn(|| guest.inward.got()).collect();
     assert_eq!(got.iter().map(|got| got.len() - LONG_HEADER).collect::<Vec<_>>(), [1054, 1054, 554]);
     assert!(got.iter().all(|got| got[..10] == [0; 10] && sound(&got[LONG_HEADER..])));
+    // That a checksum was found right is said to who hears of checksums.
+    let found_right = |port: &mut VhostUser, features: u64| {
+        let mut guest = Guest::start(port, features);
+        guest.inward.post(2000);
+        let metadata = Metadata { checksum: Checksum::Valid, ..Metadata::NONE };
+        let put = port.transmit_unfinished(Time::ZERO, &begun(100), metadata).expect("a port");
+        port.flush(Time::ZERO).expect("a port");
+        let said = guest.inward.got().expect("a packet")[0];
+        drop(guest);
+        look(port, Time::ZERO);
+        (put, said)
+    };
+    drop(guest);
+    look(&mut port, Time::ZERO);
+    assert_eq!(found_right(&mut port, MODERN), (Transmit::Accepted, 0));
+    assert_eq!(found_right(&mut port, MODERN | offloads), (Transmit::Accepted, 2));
+    let mut guest = Guest::start(&mut port, MODERN);
     // What a driver says that has not agreed on it, or of a packet that is none, is refused.
     guest.outward.send(&TO_CUT, &[0; 60]);
     assert_eq!(port.receive(Time::ZERO, &mut frame).expect("a port"), Receive::Skipped);

@@ -21,6 +21,13 @@ impl VhostUser {
         (is_plain || self.options.offload).then_some(Metadata { checksum, ..metadata })
     }
 
+    /// What may be said to the driver: that a checksum was found right only to one that has agreed to hear of checksums (5.1.6.4.1).
+    pub(super) fn known_to_driver(&self, metadata: Metadata) -> Metadata {
+        let hears = self.control.device().is_some_and(|device| device.has(feature::GUEST_CHECKSUM));
+        let is_hidden = metadata.checksum == Checksum::Valid && !hears;
+        Metadata { checksum: if is_hidden { Checksum::Unknown } else { metadata.checksum }, ..metadata }
+    }
+
     /// Whether the driver takes a packet as it is.
     pub(super) fn driver_takes(&self, metadata: Metadata, headers: &Headers) -> bool {
         let Some(device) = self.control.device() else { return false };
