@@ -16,8 +16,10 @@ use crate::peer::{Door, RETRY, watch};
 
 /// How long a frontend that has connected may be silent before its first message, and a message may take to come.
 const STEP: Time = Time::from_nanoseconds(2_000_000_000);
-/// Messages that are heard in one look: a frontend's that goes on and on keeps nobody else waiting.
-const AT_ONCE: usize = 64;
+/// Messages of a frontend that are heard at once, at most, and how many more with each millisecond: one may map memory, some ten microseconds,
+/// and who goes on and on is not to have this thread for itself. A frontend of one pair of rings says some forty to begin, one of sixteen 500.
+const AT_ONCE: u64 = 256;
+const EACH_MILLISECOND: u64 = 4;
 
 /// A frontend that is connected.
 #[derive(Debug)]
@@ -26,12 +28,24 @@ pub(super) struct Frontend {
     pub(super) device: Device,
     /// By then its first message, or the rest of one, must be there.
     deadline: Option<Time>,
+    /// How many messages may be heard, as of then.
+    budget: u64,
+    counted: Time,
 }
 
 impl Frontend {
     /// One that another process has talked to.
     pub(super) fn resumed(channel: Channel, device: Device) -> Frontend {
-        Frontend { channel, device, deadline: None }
+        Frontend { channel, device, deadline: None, budget: AT_ONCE, counted: Time::ZERO }
+    }
+
+    /// Gives it what has come of messages that it may have heard.
+    fn refill(&mut self, now: Time) {
+        let passed = now.since(self.counted).nanoseconds() / 1_000_000;
+        if passed > 0 {
+            self.budget = (self.budget + EACH_MILLISECOND * passed).min(AT_ONCE);
+            self.counted = now;
+        }
     }
 }
 
@@ -79,8 +93,8 @@ impl Control {
         if is_open {
             self.greet(now, options, outside, counts);
         }
-        for _ in 0..AT_ONCE {
-            let Some(frontend) = &mut self.frontend else { return };
+        self.frontend.iter_mut().for_each(|frontend| frontend.refill(now));
+        while let Some(frontend) = self.frontend.as_mut().filter(|frontend| frontend.budget > 0) {
             match frontend.channel.hear() {
                 Heard::Nothing => break,
                 Heard::End => return self.end(now, "the frontend is gone", outside, counts),
@@ -90,6 +104,7 @@ impl Control {
                 }
                 Heard::Message(header, body, descriptors) => {
                     frontend.deadline = None;
+                    frontend.budget -= 1;
                     if let Err(why) = frontend.answer(header, &body, descriptors, options, outside, counts) {
                         counts.refused += 1;
                         return self.end(now, why, outside, counts);
@@ -135,7 +150,8 @@ impl Control {
             counts.sessions += 1;
             // Who was connected to may take its time: it has asked for nothing.
             let deadline = self.door.listener.is_some().then_some(now + STEP);
-            self.frontend = Some(Frontend { channel, device: Device::new(options), deadline });
+            let frontend = Frontend::resumed(channel, Device::new(options));
+            self.frontend = Some(Frontend { deadline, counted: now, ..frontend });
         }
     }
 

@@ -397,6 +397,22 @@ fn who_says_nothing_or_half_of_it_makes_way_and_there_is_one_at_a_time() {
 }
 
 #[test]
+fn who_talks_on_and_on_is_heard_a_few_times_in_a_millisecond() {
+    let folder = folder();
+    let mut port = VhostUser::open(&options(&folder)).expect("a port");
+    let frontend = Frontend::connect(&mut port);
+    let heard = |port: &mut VhostUser, now: Time| {
+        (0..400).for_each(|_| frontend.say(1, 0, &[], None));
+        (0..10).for_each(|_| port.attend(now));
+        std::iter::from_fn(|| frontend.hear()).count()
+    };
+    assert_eq!(heard(&mut port, Time::ZERO), 256);
+    assert_eq!(heard(&mut port, milliseconds(1) - Time::from_nanoseconds(1)), 0);
+    assert_eq!((heard(&mut port, milliseconds(1)), heard(&mut port, milliseconds(3))), (4, 8));
+    assert_eq!(heard(&mut port, milliseconds(3000)), 256);
+}
+
+#[test]
 fn a_client_comes_again_when_its_frontend_does() {
     let folder = folder();
     let (closer, server) = (Closer::start().expect("a thread"), options(&folder));
@@ -566,7 +582,8 @@ fn any_message_is_survived() {
     let driver = Driver::behind(0);
     let (bell, pipe) = (event(), OwnedFd::from(std::io::pipe().expect("a pipe").1));
     let mut frontend = Frontend::connect(&mut port);
-    for _ in 0..20_000 {
+    for number in 0..20_000 {
+        let now = milliseconds(number);
         let place = Driver::place_of(0, random.usize(..2));
         let parts = driver.parts();
         let interesting = [
@@ -598,8 +615,8 @@ fn any_message_is_survived() {
         let descriptor =
             [None, None, Some(&bell), Some(&pipe), Some(&driver.descriptors[random.usize(..2)])][random.usize(..5)];
         frontend.say(request, if random.u8(..8) > 0 { NEEDS_REPLY } else { 0 }, body, descriptor);
-        look(&mut port, Time::ZERO);
-        let _ = port.transmit(Time::ZERO, &[1; 60]).expect("a port");
+        look(&mut port, now);
+        let _ = port.transmit(now, &[1; 60]).expect("a port");
         if frontend.is_shut_out() {
             frontend = Frontend::connect(&mut port);
             frontend.agree(&mut port, MODERN);
