@@ -19,7 +19,7 @@ use conic_check::skipped;
 use conic_client::{Client, Operator, Queue};
 use conic_daemon::{Daemon, Stop};
 use conic_native::clock;
-use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, Receive, Transmit};
+use conic_port::{MAX_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, Receive, Role, Transmit};
 use served::Served;
 use station::{Numbered, STATION, alone, can_serve, config, pair, pair_of_queues, run, station};
 use waiting::{try_until, wait_until};
@@ -286,7 +286,7 @@ fn detail(port: &impl Port, name: &str) -> u64 {
 
 #[test]
 fn a_memif_peer_keeps_its_session_and_every_frame_while_the_daemon_is_replaced() {
-    for (own, other) in [("server", MemifRole::Client), ("client", MemifRole::Server)] {
+    for (own, other) in [("server", Role::Client), ("client", Role::Server)] {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("memif.sock");
         let path = path.to_str().expect("text");
@@ -307,7 +307,7 @@ fn a_memif_peer_keeps_its_session_and_every_frame_while_the_daemon_is_replaced()
             peer.receive(clock::now(), &mut [0; MAX_FRAME]).expect("memif does not fail");
             !peer.is_connected()
         });
-        assert_eq!(Path::new(path).exists(), other == MemifRole::Server, "who made the socket removes it");
+        assert_eq!(Path::new(path).exists(), other == Role::Server, "who made the socket removes it");
     }
 }
 
@@ -315,7 +315,7 @@ fn a_memif_peer_keeps_its_session_and_every_frame_while_the_daemon_is_replaced()
 fn a_port_that_an_operator_has_connected_is_connected_behind_a_take_over() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("memif.sock");
-    let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(path.to_str().expect("text")) };
+    let options = MemifOptions { role: Role::Client, ..MemifOptions::new(path.to_str().expect("text")) };
     let open = || {
         let operator = Operator::connect(&folder.path().join("nic.sock"), Duration::from_secs(10)).expect("it listens");
         let done = operator.ask(r#"{"ask": "connect", "between": ["client:1", "port:0"]}"#).expect("it answers");

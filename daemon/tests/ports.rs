@@ -14,7 +14,7 @@ use conic_client::{Client, Operator, Queue};
 use conic_control::Reason;
 use conic_native::clock;
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig};
-use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, Port, Receive, Transmit};
+use conic_port::{MAX_FRAME, Memif, MemifOptions, Port, Receive, Role, Transmit};
 use serde_json::{Value, json};
 use served::Served;
 use support::bystanders::Bystanders;
@@ -68,7 +68,7 @@ fn numbers(operator: &Operator) -> Vec<u64> {
 /// The other end of a memif port of so many queues.
 fn peer(socket: &Path, queues: usize) -> Vec<Memif> {
     let options = MemifOptions::new(&socket.display().to_string());
-    Memif::open_queues(&MemifOptions { role: MemifRole::Client, queues, ..options }).expect("a peer")
+    Memif::open_queues(&MemifOptions { role: Role::Client, queues, ..options }).expect("a peer")
 }
 
 /// Exchanges a frame each way between a client and the other end of a port.

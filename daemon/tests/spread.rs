@@ -17,7 +17,7 @@ use conic_check::skipped;
 use conic_client::{Client, Operator, Options, Queue};
 use conic_native::clock;
 use conic_port::{
-    CaptureReader, MAX_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, Receive, Transmit,
+    CaptureReader, MAX_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, Receive, Role, Transmit,
 };
 use served::Served;
 use station::{alone, can_serve, config, pair_of_queues, run, station};
@@ -348,7 +348,7 @@ fn sockets_of_several_queues_are_one_port_on_two_threads() {
 #[test]
 fn a_memif_port_of_several_queues_is_one_port_on_two_threads_and_across_take_overs() {
     for (own, other, queues, rings) in
-        [("server", MemifRole::Client, 2, 2), ("server", MemifRole::Client, 2, 5), ("client", MemifRole::Server, 3, 3)]
+        [("server", Role::Client, 2, 2), ("server", Role::Client, 2, 5), ("client", Role::Server, 3, 3)]
     {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("memif.sock");

@@ -13,7 +13,7 @@ use conic_client::{Client, Operator, Options, Queue};
 use conic_interface::ccnic::Geometry;
 use conic_native::clock;
 use conic_nicd::config::{Config, NetworkConfig, PortConfig};
-use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, Port, Receive, Transmit};
+use conic_port::{MAX_FRAME, Memif, MemifOptions, Port, Receive, Role, Transmit};
 use served::Served;
 use waiting::wait_until;
 
@@ -268,7 +268,7 @@ fn a_port_and_a_client_of_different_threads_reach_each_other() {
     let path = path.to_str().expect("text");
     let port = PortConfig { spec: format!("memif:{path},role=server"), vlan: None };
     let mut served = Served::start(config(&socket, 2, vec![port]));
-    let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(path) };
+    let options = MemifOptions { role: Role::Client, ..MemifOptions::new(path) };
     let mut peer = Memif::open(&options).expect("a peer");
     wait_until("they meet", || {
         peer.receive(clock::now(), &mut [0; MAX_FRAME]).expect("it goes on");
@@ -320,7 +320,7 @@ fn two_ports_of_different_threads_that_the_configuration_connects_reach_each_oth
     let served = Served::start(config.checked().expect("a sound configuration"));
     let mut station = Station::attach(&socket);
     let mut peers = paths.each_ref().map(|path| {
-        let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(path) };
+        let options = MemifOptions { role: Role::Client, ..MemifOptions::new(path) };
         Memif::open(&options).expect("a peer")
     });
     let mut bytes = vec![0; MAX_FRAME];

@@ -2,7 +2,7 @@
 //!
 //! A [`Port`] is polled: it is given the time and a buffer, and never blocks. [`Loopback`] returns what it is sent,
 //! [`CapturePort`] replays and records capture files, [`Tap`] is a network interface of the kernel, [`PacketSocket`]
-//! and [`XdpSocket`] tap one that exists, [`Memif`] is another process, [`VhostUser`] a virtual machine or another process, [`Impaired`] spoils what passes through another port. [`PortSpec`] is a port as text; [`offload`] is what a NIC does to frames for a host.
+//! and [`XdpSocket`] tap one that exists, [`Memif`] is another process, [`VhostUser`] a virtual machine or another process, [`VirtioUser`] another program's backend for such, [`Impaired`] spoils what passes through another port. [`PortSpec`] is a port as text; [`offload`] is what a NIC does to frames for a host.
 
 mod capture;
 mod counters;
@@ -34,11 +34,11 @@ pub use error::PortError;
 pub use impair::{Direction, Impaired, Impairment, Probability, Rate};
 pub use legacy::Legacy;
 pub use loopback::Loopback;
-pub use memif::{Memif, MemifOptions, MemifRole};
+pub use memif::{Memif, MemifOptions};
 pub use packet::{PacketError, PacketOptions, PacketProblem, PacketSocket};
-pub use peer::{SocketError, SocketProblem};
+pub use peer::{Role, SocketError, SocketProblem};
 pub use port::{MAX_FRAME, MIN_FRAME, Port, Receive, Transmit};
 pub use spec::{Kind, PortSpec, SYNTAX, SpecError, folder_of};
 pub use tap::{Ipv4Address, Tap, TapError, TapOptions, TapProblem};
-pub use vhost::{VhostOptions, VhostRole, VhostUser};
+pub use vhost::{VhostOptions, VhostUser, VirtioUser};
 pub use xdp::{CopyMode, XdpError, XdpOptions, XdpProblem, XdpSocket};

@@ -9,7 +9,7 @@ use conic_check::lingering;
 use conic_fabric::Time;
 use conic_native::channel::Channel;
 use conic_native::clock;
-use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, Port, PortSpec, Receive, Transmit};
+use conic_port::{MAX_FRAME, Memif, MemifOptions, Port, PortSpec, Receive, Role, Transmit};
 use support::network::detail;
 use support::testpmd::{PLAIN, Testpmd, exchange, frame};
 
@@ -32,8 +32,8 @@ fn connect(server: &mut Memif, client: &mut Memif, from: u64) {
 }
 
 fn pair(options: &MemifOptions) -> (Memif, Memif) {
-    let mut server = Memif::open(&MemifOptions { role: MemifRole::Server, ..options.clone() }).unwrap();
-    let mut client = Memif::open(&MemifOptions { role: MemifRole::Client, ..options.clone() }).unwrap();
+    let mut server = Memif::open(&MemifOptions { role: Role::Server, ..options.clone() }).unwrap();
+    let mut client = Memif::open(&MemifOptions { role: Role::Client, ..options.clone() }).unwrap();
     connect(&mut server, &mut client, 0);
     (server, client)
 }
@@ -117,7 +117,7 @@ fn either_side_may_go_and_come_back() {
     for round in 0..6 {
         now += 1000;
         let lost = if round % 2 == 0 { &mut server } else { &mut client };
-        let role = if round % 2 == 0 { MemifRole::Server } else { MemifRole::Client };
+        let role = if round % 2 == 0 { Role::Server } else { Role::Client };
         // The old one goes first: a server's socket file is its own.
         *lost = Memif::open(&MemifOptions { socket: format!("{}x", settings.socket), ..settings.clone() }).unwrap();
         *lost = Memif::open(&MemifOptions { role, ..settings.clone() }).unwrap();
@@ -166,7 +166,7 @@ fn either_side_goes_on_in_another_process_and_the_other_notices_nothing() {
         server.flush(now).unwrap();
         if round % 2 == 0 {
             take(&mut client, 0..read);
-            client = handed_over(client, &MemifOptions { role: MemifRole::Client, log2_slots: 4, ..options(&folder) });
+            client = handed_over(client, &MemifOptions { role: Role::Client, log2_slots: 4, ..options(&folder) });
             client.flush(now).unwrap();
             take(&mut server, 0..8);
             take(&mut client, read..8);
@@ -185,7 +185,7 @@ fn either_side_goes_on_in_another_process_and_the_other_notices_nothing() {
     assert!(server.description().contains("connected to conic, 2 rings in and 2 out"), "{}", server.description());
     // Whoever comes next is served as well, and the socket goes with the last.
     drop(client);
-    let mut client = Memif::open(&MemifOptions { role: MemifRole::Client, ..options(&folder) }).unwrap();
+    let mut client = Memif::open(&MemifOptions { role: Role::Client, ..options(&folder) }).unwrap();
     while server.is_connected() {
         server.receive(clock::now(), &mut buffer).unwrap();
     }
@@ -280,7 +280,7 @@ fn stock_dpdk_attaches_with_several_queues_to_an_abstract_socket_with_a_secret()
 #[test]
 fn stock_dpdk_serves_us_as_client() {
     let folder = tempfile::tempdir().unwrap();
-    let options = MemifOptions { role: MemifRole::Client, ..options(&folder) };
+    let options = MemifOptions { role: Role::Client, ..options(&folder) };
     let device = format!("net_memif0,role=server,id=0,socket={},socket-abstract=no", options.socket);
     let Some(_testpmd) = Testpmd::start(&device, &[]) else { return };
     let mut client = Memif::open(&options).unwrap();
@@ -292,14 +292,14 @@ fn stock_dpdk_serves_us_as_client() {
 fn stock_dpdk_notices_nothing_when_its_server_or_its_client_goes_on_in_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(&folder);
-    for (role, other) in [(MemifRole::Server, "client"), (MemifRole::Client, "server")] {
+    for (role, other) in [(Role::Server, "client"), (Role::Client, "server")] {
         let device = format!("net_memif0,role={other},id=0,socket={},socket-abstract=no,rsize=9", options.socket);
         let options = MemifOptions { role, ..options.clone() };
         let open = || Memif::open(&options).unwrap();
         // Whoever listens is there first.
         let (early, testpmd) = match role {
-            MemifRole::Server => (Some(open()), Testpmd::start(&device, &[])),
-            MemifRole::Client => (None, Testpmd::start(&device, &[])),
+            Role::Server => (Some(open()), Testpmd::start(&device, &[])),
+            Role::Client => (None, Testpmd::start(&device, &[])),
         };
         let Some(_testpmd) = testpmd else { return };
         let mut port = early.unwrap_or_else(open);
@@ -317,7 +317,7 @@ fn stock_dpdk_notices_nothing_when_its_server_or_its_client_goes_on_in_another_p
 fn a_client_waits_for_a_server_that_comes_later() {
     let folder = tempfile::tempdir().unwrap();
     let settings = options(&folder);
-    let mut client = Memif::open(&MemifOptions { role: MemifRole::Client, ..settings.clone() }).unwrap();
+    let mut client = Memif::open(&MemifOptions { role: Role::Client, ..settings.clone() }).unwrap();
     let mut buffer = [0; MAX_FRAME];
     for step in 0..10 {
         assert_eq!(client.receive(milliseconds(100 * step), &mut buffer).unwrap(), Receive::None);
@@ -390,7 +390,7 @@ fn nobody_waits_where_a_peer_passes_what_takes_long_to_close() {
         refused_promptly(what, &mut server, &settings.socket, &said);
     }
     // Others are served meanwhile.
-    let mut client = Memif::open(&MemifOptions { role: MemifRole::Client, ..settings.clone() }).unwrap();
+    let mut client = Memif::open(&MemifOptions { role: Role::Client, ..settings.clone() }).unwrap();
     connect(&mut server, &mut client, 1000);
     refused_promptly("a second peer", &mut server, &settings.socket, &[(nothing(), 1)]);
     assert!(server.is_connected() && client.is_connected());

@@ -8,7 +8,7 @@ use std::io::Write;
 use conic_check::skipped;
 use conic_fabric::Time;
 use conic_port::{
-    MAX_FRAME, MIN_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, PortSpec, Receive, Tap,
+    MAX_FRAME, MIN_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, PortSpec, Receive, Role, Tap,
     TapOptions, Transmit, XdpOptions, XdpSocket,
 };
 use support::network::{EXPERIMENT, alone, packet_socket, pair, receive, receive_at};
@@ -73,7 +73,7 @@ fn memif_with_buffers_longer_and_shorter_than_the_frames() {
         let options = MemifOptions::new(folder.path().join("socket").to_str().unwrap());
         let options = MemifOptions { log2_slots, buffer_bytes, ..options };
         let mut server = Memif::open(&options).unwrap();
-        let mut client = Memif::open(&MemifOptions { role: MemifRole::Client, ..options }).unwrap();
+        let mut client = Memif::open(&MemifOptions { role: Role::Client, ..options }).unwrap();
         let mut buffer = [0; MAX_FRAME];
         for _ in 0..100 {
             server.receive(Time::ZERO, &mut buffer).unwrap();

@@ -5,7 +5,7 @@ mod support;
 use conic_fabric::Time;
 use conic_native::clock;
 use conic_port::offload::checksum;
-use conic_port::{MAX_FRAME, Port, PortSpec, Receive, Transmit, VhostOptions, VhostRole, VhostUser};
+use conic_port::{MAX_FRAME, Port, PortSpec, Receive, Role, Transmit, VhostOptions, VhostUser, VirtioUser};
 use support::machine::Machine;
 use support::network::detail;
 use support::testpmd::{PLAIN, Testpmd, exchange};
@@ -15,7 +15,7 @@ fn options(folder: &tempfile::TempDir) -> VhostOptions {
     VhostOptions { unsealed: true, ..VhostOptions::new(folder.path().join("socket").to_str().unwrap()) }
 }
 
-fn assert_no_faults(port: &VhostUser) {
+fn assert_no_faults(port: &impl Port) {
     for name in ["fault_index", "fault_flags", "fault_number", "fault_bounds", "fault_chain", "requests_failed"] {
         assert_eq!(detail(port, name), 0, "{name}");
     }
@@ -30,7 +30,7 @@ fn handed_over(mut port: VhostUser, options: &VhostOptions) -> VhostUser {
 }
 
 /// Starts testpmd, and looks at the port meanwhile: its driver waits for answers.
-fn start(port: &mut VhostUser, device: &str, more: &[&str]) -> Option<Testpmd> {
+fn start(port: &mut impl Port, device: &str, more: &[&str]) -> Option<Testpmd> {
     std::thread::scope(|scope| {
         let starts = scope.spawn(|| Testpmd::start(device, more));
         while !starts.is_finished() {
@@ -42,7 +42,7 @@ fn start(port: &mut VhostUser, device: &str, more: &[&str]) -> Option<Testpmd> {
 }
 
 /// Looks until nobody is there.
-fn see_it_go(port: &mut VhostUser) {
+fn see_it_go(port: &mut impl Port) {
     let begun = clock::now();
     while port.is_up() && clock::now().since(begun).seconds() < 10.0 {
         port.receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
@@ -81,7 +81,7 @@ fn stock_dpdk_attaches_with_several_queues() {
 #[test]
 fn stock_dpdk_is_connected_to_where_it_listens() {
     let folder = tempfile::tempdir().unwrap();
-    let options = VhostOptions { role: VhostRole::Client, ..options(&folder) };
+    let options = VhostOptions { role: Role::Client, ..options(&folder) };
     let mut port = VhostUser::open(&options).unwrap();
     let device = format!("net_virtio_user0,path={},server=1", options.socket);
     let Some(_testpmd) = start(&mut port, &device, &[]) else { return };
@@ -104,6 +104,22 @@ fn stock_dpdk_notices_nothing_when_its_backend_goes_on_in_another_process() {
     exchange(&mut port, PLAIN, 2_000);
     assert_eq!((detail(&port, "sessions"), detail(&port, "sessions_ended")), (1, 0), "{}", port.description());
     assert_no_faults(&port);
+}
+
+#[test]
+fn stock_dpdk_is_the_backend_of_a_frontend_whoever_listens() {
+    for (role, its) in [(Role::Client, ""), (Role::Server, ",client=1")] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = VhostOptions { role, queues: 2, ..options(&folder) };
+        let device = format!("net_vhost0,iface={}{its},queues=2", options.socket);
+        let mut port = VirtioUser::open(&options).unwrap();
+        let Some(testpmd) = start(&mut port, &device, &["--rxq=2", "--txq=2"]) else { return };
+        exchange(&mut port, PLAIN, 10_000);
+        assert!(port.description().contains("2 rings in and 2 out"), "{}", port.description());
+        assert_no_faults(&port);
+        drop(testpmd);
+        see_it_go(&mut port);
+    }
 }
 
 /// Addresses of this side and of the machine, Ethernet's and IP's.

@@ -29,10 +29,10 @@ use super::message::Message;
 use super::parts::Rings;
 use super::ring::{Place as RingPlace, Regions, Ring, Side};
 use super::session::Link;
-use super::{Memif, MemifOptions, MemifRole, Place};
+use super::{Memif, MemifOptions, Place};
 use crate::legacy::{Heir, broken};
 use crate::peer::socket::Listener;
-use crate::peer::{SocketError, map_region, ring_peer, watch};
+use crate::peer::{Role, SocketError, map_region, ring_peer, watch};
 use crate::{Legacy, PortError};
 
 impl Memif {
@@ -101,7 +101,7 @@ impl Memif {
     fn of_heirs(options: &MemifOptions, mut heirs: Vec<Heir>) -> io::Result<Vec<Memif>> {
         let (count, first) = (heirs.len(), heirs.first_mut().ok_or_else(broken)?);
         let listens = first.number::<u8>()? == 1;
-        if listens != (options.role == MemifRole::Server) {
+        if listens != (options.role == Role::Server) {
             return Err(broken());
         }
         let closer = Closer::start()?;
@@ -199,8 +199,8 @@ fn ring(heir: &mut Heir, options: &MemifOptions, regions: &Regions) -> io::Resul
     let next = heir.number()?;
     let (buffers, buffer_bytes) = (heir.number()?, heir.number()?);
     let side = match options.role {
-        MemifRole::Server => Side::Server,
-        MemifRole::Client => Side::Client { buffers, buffer_bytes },
+        Role::Server => Side::Server,
+        Role::Client => Side::Client { buffers, buffer_bytes },
     };
     // It had its cookie when the session began. By now the other side may have written there what it likes, as into the rest of a ring.
     if place.is_in(regions) { Ok(Ring::new(place, side).at_slot(next)) } else { Err(broken()) }

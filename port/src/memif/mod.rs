@@ -38,7 +38,7 @@ use rustix::net::SocketType;
 use crate::lookout::Lookout;
 use crate::offload::rss::{Ports, Toeplitz};
 use crate::peer::socket::Listener;
-use crate::peer::{SocketError, forget, ring_peer, watch};
+use crate::peer::{Role, SocketError, forget, ring_peer, watch};
 use crate::{Counters, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
 use control::{Change, Control};
 use parts::{Complaint, First, Others, Rings};
@@ -53,35 +53,13 @@ const BATCH: u16 = 32;
 /// Broken descriptors after which the other side is disconnected.
 const PATIENCE: u64 = 64;
 
-/// Which side a port is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MemifRole {
-    /// It listens, and uses the other side's memory.
-    #[default]
-    Server,
-    /// It connects, and brings the memory.
-    Client,
-}
-
-impl std::str::FromStr for MemifRole {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<MemifRole, &'static str> {
-        match text {
-            "server" => Ok(MemifRole::Server),
-            "client" => Ok(MemifRole::Client),
-            _ => Err("a role is server or client"),
-        }
-    }
-}
-
 /// How a memif port is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemifOptions {
     /// The socket's path; an abstract name where it begins with `@`.
     pub socket: String,
-    /// Which side this is.
-    pub role: MemifRole,
+    /// Which side this is: a server uses the memory that a client brings.
+    pub role: Role,
     /// The interface's number, which both sides must give.
     pub id: u32,
     /// A secret of up to 24 bytes, which both sides must give.
@@ -107,7 +85,7 @@ impl MemifOptions {
     pub fn new(socket: &str) -> MemifOptions {
         MemifOptions {
             socket: socket.to_owned(),
-            role: MemifRole::Server,
+            role: Role::Server,
             id: 0,
             secret: None,
             queues: 1,
@@ -192,11 +170,11 @@ impl Memif {
         let failed = |error| SocketError::of("memif", &options.socket, error);
         let closer = Closer::start().map_err(failed)?;
         let listener = match options.role {
-            MemifRole::Server => {
+            Role::Server => {
                 let opened = Listener::open(&options.socket, SocketType::SEQPACKET, options.any_user, &closer);
                 Some(opened.map_err(failed)?)
             }
-            MemifRole::Client => None,
+            Role::Client => None,
         };
         Ok(Memif::with_listener(options, parts, listener, &closer).map_err(failed)?)
     }

@@ -11,8 +11,8 @@ fn parts(options: &MemifOptions, count: usize) -> Vec<Memif> {
 }
 
 /// The other side of a port of this role, in one part.
-fn other(options: &MemifOptions, role: MemifRole, rings: usize) -> Memif {
-    let role = if role == MemifRole::Server { MemifRole::Client } else { MemifRole::Server };
+fn other(options: &MemifOptions, role: Role, rings: usize) -> Memif {
+    let role = if role == Role::Server { Role::Client } else { Role::Server };
     Memif::open(&MemifOptions { role, queues: rings, ..options.clone() }).expect("a peer")
 }
 
@@ -72,7 +72,7 @@ fn frames_pass(own: &mut [Memif], peer: &mut Memif) {
 
 #[test]
 fn the_rings_of_a_session_are_dealt_to_all_parts_and_each_frame_passes_once() {
-    for role in [MemifRole::Server, MemifRole::Client] {
+    for role in [Role::Server, Role::Client] {
         for (count, rings) in (1..=4).flat_map(|count| (count..=6).map(move |rings| (count, rings))) {
             let folder = folder();
             let options = MemifOptions { role, ..options(&folder) };
@@ -80,7 +80,7 @@ fn the_rings_of_a_session_are_dealt_to_all_parts_and_each_frame_passes_once() {
             assert_eq!(own.len(), count);
             let mut peer = other(&options, role, rings);
             assert!(meet(&mut own, &mut peer, 0), "{}", own[0].description());
-            let rings = if role == MemifRole::Server { rings } else { count };
+            let rings = if role == Role::Server { rings } else { count };
             assert!(own[0].description().contains(&format!("{rings} rings in and {rings} out")));
             assert!(own[1..].iter().all(|part| part.description().is_empty()), "the first speaks for all");
             frames_pass(&mut own, &mut peer);
@@ -92,11 +92,11 @@ fn the_rings_of_a_session_are_dealt_to_all_parts_and_each_frame_passes_once() {
 fn a_peer_with_fewer_rings_than_there_are_parts_is_told_so() {
     let folder = folder();
     let mut own = parts(&options(&folder), 3);
-    let mut peer = other(&options(&folder), MemifRole::Server, 2);
+    let mut peer = other(&options(&folder), Role::Server, 2);
     assert!(!meet(&mut own, &mut peer, 0));
     assert!(peer.description().contains("fewer rings to you than this port has queues"), "{}", peer.description());
     drop(peer);
-    let mut peer = other(&options(&folder), MemifRole::Server, 3);
+    let mut peer = other(&options(&folder), Role::Server, 3);
     assert!(meet(&mut own, &mut peer, 1000), "{}", own[0].description());
 
     let wanted = MemifOptions { queues: 2, ..MemifOptions::new("socket") };
@@ -121,7 +121,7 @@ fn parts_that_sleep_are_woken_for_a_session_and_for_its_end_and_sleep_again() {
     for round in 0..3 {
         own.iter_mut().for_each(rest);
         assert_eq!(own.iter().map(is_awake).collect::<Vec<_>>(), [false; 3], "round {round}");
-        let mut peer = other(&options(&folder), MemifRole::Server, 3);
+        let mut peer = other(&options(&folder), Role::Server, 3);
         for step in 0.. {
             look(&mut peer, milliseconds(1000 * round + step));
             if !is_awake(&own[0]) && peer.is_connected() {
@@ -156,7 +156,7 @@ fn a_session_that_has_ended_before_a_part_heard_of_it_wakes_that_once() {
     let folder = folder();
     let mut own = parts(&options(&folder), 2);
     own.iter_mut().for_each(rest);
-    let mut peer = other(&options(&folder), MemifRole::Server, 2);
+    let mut peer = other(&options(&folder), Role::Server, 2);
     for step in 0..300 {
         look(&mut peer, milliseconds(step));
         look(&mut own[0], milliseconds(step));
@@ -173,7 +173,7 @@ fn a_session_that_has_ended_before_a_part_heard_of_it_wakes_that_once() {
 fn a_part_whose_rings_are_broken_ends_the_session_for_all_and_not_the_next_one() {
     let folder = folder();
     let mut own = parts(&options(&folder), 2);
-    let mut peer = other(&options(&folder), MemifRole::Server, 2);
+    let mut peer = other(&options(&folder), Role::Server, 2);
     assert!(meet(&mut own, &mut peer, 0));
     // The peer's head of the ring that the second part reads.
     let rings = peer.rings.as_ref().expect("a session");
@@ -255,7 +255,7 @@ fn another_process_goes_on_with_a_whole_session_or_with_none() {
     let (mut kept, mut ended) = (0, 0);
     for round in 0..300 {
         let folder = folder();
-        let role = [MemifRole::Server, MemifRole::Client][generator.usize(..2)];
+        let role = [Role::Server, Role::Client][generator.usize(..2)];
         let options = MemifOptions { role, log2_slots: 7, ..options(&folder) };
         let count = generator.usize(1..=4);
         let mut own = parts(&options, count);
@@ -294,7 +294,7 @@ fn what_was_passed_of_parts_is_all_that_belongs_to_them_or_is_refused() {
     let options = options(&folder);
     let legacies = || {
         let mut own = parts(&options, 2);
-        let mut peer = other(&options, MemifRole::Server, 2);
+        let mut peer = other(&options, Role::Server, 2);
         assert!(meet(&mut own, &mut peer, 0));
         let order = [0, 1];
         (pass_on(own, &mut peer, &order, (Between::Nothing, 0)), peer)
@@ -347,7 +347,7 @@ fn parts_on_threads_send_back_every_frame_of_every_peer() {
             });
         }
         for _ in 0..PEERS {
-            let mut peer = other(&options, MemifRole::Server, 3);
+            let mut peer = other(&options, Role::Server, 3);
             let (mut frame_there, mut sent, mut came) = ([0; MAX_FRAME], [0u8; 64], [0u8; 64]);
             let began = conic_native::clock::now();
             while came.iter().any(|&count| count < 200) {
@@ -375,7 +375,7 @@ fn a_session_that_a_part_has_not_heard_of_goes_on_and_the_next_one_has_another_n
     let folder = folder();
     let options = options(&folder);
     let mut own = parts(&options, 2);
-    let mut peer = other(&options, MemifRole::Server, 2);
+    let mut peer = other(&options, Role::Server, 2);
     for step in 0..300 {
         look(&mut peer, milliseconds(step));
         look(&mut own[0], milliseconds(step));

@@ -26,7 +26,9 @@ impl PortSpec {
     pub fn relative_path(&self) -> Option<&Path> {
         let named: [Option<&Path>; 2] = match &self.kind {
             Kind::Impaired(_, below) => return below.relative_path(),
-            Kind::Memif(MemifOptions { socket, .. }) | Kind::Vhost(VhostOptions { socket, .. }) => {
+            Kind::Memif(MemifOptions { socket, .. })
+            | Kind::Vhost(VhostOptions { socket, .. })
+            | Kind::Virtio(VhostOptions { socket, .. }) => {
                 [Some(socket.as_str()).filter(|name| !name.starts_with('@')).map(Path::new), None]
             }
             Kind::Replay { file, record, .. } => [Some(file), record.as_deref()],
@@ -49,9 +51,9 @@ impl PortSpec {
             Kind::Tap(options) => options.name.as_deref().map_or(Ok(()), length),
             Kind::Packet(options) => interface(&options.interface, made),
             Kind::Xdp(options) => interface(&options.interface, made),
-            Kind::Memif(MemifOptions { socket: name, .. }) | Kind::Vhost(VhostOptions { socket: name, .. }) => {
-                socket(name)
-            }
+            Kind::Memif(MemifOptions { socket: name, .. })
+            | Kind::Vhost(VhostOptions { socket: name, .. })
+            | Kind::Virtio(VhostOptions { socket: name, .. }) => socket(name),
             Kind::Dpdk(_) if cfg!(not(feature = "dpdk")) => {
                 Err("this program was built without DPDK; build it with --features dpdk".to_owned())
             }

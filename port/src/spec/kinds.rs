@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::Kind;
 use super::arguments::{Arguments, Grammar};
 use crate::{
-    DpdkOptions, Impairment, Ipv4Address, Loops, MemifOptions, Pace, PacketOptions, Rate, Replay, Speed, TapOptions,
-    VhostOptions, XdpOptions,
+    DpdkOptions, Impairment, Ipv4Address, Loops, MemifOptions, Pace, PacketOptions, Rate, Replay, Role, Speed,
+    TapOptions, VhostOptions, XdpOptions,
 };
 
 pub(super) const SYNTAX: &str = "\
@@ -19,6 +19,7 @@ memif:SOCKET|@ABSTRACT[,role=server|client][,id=0][,secret=TEXT][,queues=1][,slo
        [,buffer=2048][,memory=MIB][,unsealed][,any-user]
 vhost-user:SOCKET|@ABSTRACT[,role=server|client][,queues=1][,offload][,memory=MIB][,unsealed]
        [,any-user]
+virtio-user:SOCKET|@ABSTRACT[,role=client|server][,queues=1][,slots=256][,offload][,any-user]
 dpdk:DEVICE[;KEY=VALUE...][,queues=1][,frames=1024][,memory=MB][,huge]
 capture:[replay=FILE][,record=FILE][,pace=SPEED][,forever]
 impair:[loss=1%][,duplicate=1%][,reorder=1%][,reorder-by=1ms][,corrupt=1%][,delay=1ms]
@@ -54,6 +55,12 @@ const VHOST: Grammar = Grammar {
     optional: false,
     keys: &["role", "queues", "memory"],
     switches: &["offload", "unsealed", "any-user"],
+};
+const VIRTIO: Grammar = Grammar {
+    first: "the socket's path",
+    optional: false,
+    keys: &["role", "queues", "slots"],
+    switches: &["offload", "any-user"],
 };
 const DPDK: Grammar = Grammar {
     first: "the device, as DPDK names it, with ';' for ','",
@@ -94,6 +101,7 @@ pub(super) fn read(name: &str, rest: &str) -> Result<Kind, String> {
         "af-xdp" => Ok(Kind::Xdp(xdp(&Arguments::read(rest, &XDP)?)?)),
         "memif" => Ok(Kind::Memif(memif(&Arguments::read(rest, &MEMIF)?)?)),
         "vhost-user" => Ok(Kind::Vhost(vhost(&Arguments::read(rest, &VHOST)?)?)),
+        "virtio-user" => Ok(Kind::Virtio(virtio(&Arguments::read(rest, &VIRTIO)?)?)),
         "dpdk" => Ok(Kind::Dpdk(dpdk(rest)?)),
         "capture" => capture(&Arguments::read(rest, &CAPTURE)?),
         _ => Err(format!("'{name}' is no kind of port; write one of:\n{SYNTAX}")),
@@ -173,6 +181,17 @@ fn vhost(given: &Arguments<'_>) -> Result<VhostOptions, String> {
         unsealed: given.has("unsealed"),
         any_user: given.has("any-user"),
         ..options
+    })
+}
+
+fn virtio(given: &Arguments<'_>) -> Result<VhostOptions, String> {
+    Ok(VhostOptions {
+        role: given.value("role")?.unwrap_or(Role::Client),
+        queues: given.number("queues", 1, 16)?.unwrap_or(1) as usize,
+        log2_slots: given.power_of_two("slots", 64, 32_768)?.unwrap_or(256).trailing_zeros() as u8,
+        offload: given.has("offload"),
+        any_user: given.has("any-user"),
+        ..VhostOptions::new(given.first.unwrap_or_default())
     })
 }
 

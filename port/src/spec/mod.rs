@@ -15,7 +15,7 @@ pub use check::folder_of;
 
 use crate::{
     CapturePort, DpdkOptions, Impaired, Impairment, Legacy, Loopback, Memif, MemifOptions, PacketOptions, PacketSocket,
-    Port, PortError, Replay, Tap, TapOptions, Timestamp, VhostOptions, VhostUser, XdpOptions, XdpSocket,
+    Port, PortError, Replay, Tap, TapOptions, Timestamp, VhostOptions, VhostUser, VirtioUser, XdpOptions, XdpSocket,
 };
 
 /// What the syntax is, for `--help`.
@@ -47,6 +47,8 @@ pub enum Kind {
     Memif(MemifOptions),
     /// [`VhostUser`].
     Vhost(VhostOptions),
+    /// [`VirtioUser`].
+    Virtio(VhostOptions),
     /// A DPDK device.
     Dpdk(DpdkOptions),
     /// [`crate::CapturePort`] that replays a file.
@@ -126,8 +128,8 @@ impl PortSpec {
             Kind::Xdp(options) => options.queues,
             Kind::Memif(options) => options.queues,
             Kind::Dpdk(options) => options.queues,
-            // All pairs of rings of a frontend are one queue here.
-            Kind::Vhost(_) | Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
+            // All pairs of rings of a card are one queue here.
+            Kind::Vhost(_) | Kind::Virtio(_) | Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
         }
     }
 
@@ -146,6 +148,7 @@ impl PortSpec {
             Kind::Dpdk(options) => options.open(),
             Kind::Memif(options) => Ok(boxed(Memif::open_queues(options)?)),
             Kind::Vhost(options) => Ok(vec![Box::new(VhostUser::open(options)?)]),
+            Kind::Virtio(options) => Ok(vec![Box::new(VirtioUser::open(options)?)]),
             Kind::Replay { file, options, record } => {
                 let port = CapturePort::replay(file, *options)?;
                 Ok(vec![Box::new(match record {
@@ -182,9 +185,12 @@ impl PortSpec {
             Kind::Memif(options) => Ok(boxed(Memif::inherit(options, legacies)?)),
             Kind::Vhost(options) => Ok(vec![Box::new(VhostUser::inherit(options, legacies)?)]),
             // These give nothing, or are closed by whoever had them.
-            Kind::Loopback { .. } | Kind::Packet(_) | Kind::Dpdk(_) | Kind::Replay { .. } | Kind::Record { .. } => {
-                self.open()
-            }
+            Kind::Virtio(_)
+            | Kind::Loopback { .. }
+            | Kind::Packet(_)
+            | Kind::Dpdk(_)
+            | Kind::Replay { .. }
+            | Kind::Record { .. } => self.open(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The socket of a frontend: whole messages out of a stream, each with the descriptors that came with it.
+//! The socket of the other half: whole messages out of a stream, each with the descriptors that came with it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ pub(super) enum Heard {
 /// A connected socket, and what has come of a message. The other side is told at once when it is dropped; what lies unread in it may
 /// take longer.
 #[derive(Debug)]
-pub(super) struct Channel {
+pub struct Channel {
     socket: Held,
     /// Another process goes on with it.
     is_passed_on: bool,
@@ -64,9 +64,9 @@ impl Channel {
         Ok(Some(socket))
     }
 
-    /// Sends an answer.
-    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        socket::send(&self.socket, bytes, None)
+    /// Sends a message, with a descriptor if there is one.
+    pub(super) fn send(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        socket::send(&self.socket, bytes, descriptor)
     }
 
     /// The next message, if all of it has come. No byte behind it is read: the next one's descriptors come with its first.

@@ -8,35 +8,34 @@ use rustix::event::epoll;
 use rustix::net::SocketType;
 
 use super::channel::{Channel, Heard};
-use super::device::{Device, Outside};
-use super::message::{Answer, Header, Request, answer};
+use super::half::{Device, Half, Outside};
 use super::{Counts, VhostOptions};
 use crate::peer::socket::{Listener, connect};
 use crate::peer::{Door, RETRY, watch};
 
-/// How long a frontend that has connected may be silent before its first message, and a message may take to come.
+/// How long who has connected may be silent before its first message, an answer may take, and the rest of a message.
 const STEP: Time = Time::from_nanoseconds(2_000_000_000);
 /// Messages of a frontend that are heard at once, at most, and how many more with each millisecond: one may map memory, some ten microseconds,
 /// and who goes on and on is not to have this thread for itself. A frontend of one pair of rings says some forty to begin, one of sixteen 500.
 const AT_ONCE: u64 = 256;
 const EACH_MILLISECOND: u64 = 4;
 
-/// A frontend that is connected.
+/// The other half, connected.
 #[derive(Debug)]
-pub(super) struct Frontend {
+pub(super) struct Peer<H: Half> {
     pub(super) channel: Channel,
-    pub(super) device: Device,
-    /// By then its first message, or the rest of one, must be there.
+    pub(super) device: Device<H>,
+    /// By then its next message, or the rest of one, must be there.
     deadline: Option<Time>,
     /// How many messages may be heard, as of then.
     budget: u64,
     counted: Time,
 }
 
-impl Frontend {
+impl<H: Half> Peer<H> {
     /// One that another process has talked to.
-    pub(super) fn resumed(channel: Channel, device: Device) -> Frontend {
-        Frontend { channel, device, deadline: None, budget: AT_ONCE, counted: Time::ZERO }
+    pub(super) fn resumed(channel: Channel, device: Device<H>) -> Peer<H> {
+        Peer { channel, device, deadline: None, budget: AT_ONCE, counted: Time::ZERO }
     }
 
     /// Gives it what has come of messages that it may have heard.
@@ -51,33 +50,33 @@ impl Frontend {
 
 /// The control channel of a port.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(super) struct Control<H: Half> {
     pub(super) door: Door,
     closer: Closer,
-    pub(super) frontend: Option<Frontend>,
+    pub(super) peer: Option<Peer<H>>,
     /// When a client tries again to connect.
     retry: Time,
-    /// Why the last frontend went.
+    /// Why the last one went.
     last_end: Option<String>,
 }
 
-impl Control {
-    pub(super) fn new(listener: Option<Listener>, closer: Closer) -> Control {
+impl<H: Half> Control<H> {
+    pub(super) fn new(listener: Option<Listener>, closer: Closer) -> Control<H> {
         let door = Door::new(listener, closer.clone());
-        Control { door, closer, frontend: None, retry: Time::ZERO, last_end: None }
+        Control { door, closer, peer: None, retry: Time::ZERO, last_end: None }
     }
 
-    pub(super) fn device(&self) -> Option<&Device> {
-        self.frontend.as_ref().map(|frontend| &frontend.device)
+    pub(super) fn device(&self) -> Option<&Device<H>> {
+        self.peer.as_ref().map(|peer| &peer.device)
     }
 
-    pub(super) fn device_mut(&mut self) -> Option<&mut Device> {
-        self.frontend.as_mut().map(|frontend| &mut frontend.device)
+    pub(super) fn device_mut(&mut self) -> Option<&mut Device<H>> {
+        self.peer.as_mut().map(|peer| &mut peer.device)
     }
 
     /// Ends the connection.
     pub(super) fn end(&mut self, now: Time, why: &str, outside: &Outside, counts: &mut Counts) {
-        let Some(Frontend { channel, device, .. }) = self.frontend.take() else { return };
+        let Some(Peer { channel, device, .. }) = self.peer.take() else { return };
         // It would leave the waiter by itself when it is closed, which may be much later.
         let _ = epoll::delete(&outside.waiter, &channel);
         device.end(outside);
@@ -93,32 +92,35 @@ impl Control {
         if is_open {
             self.greet(now, options, outside, counts);
         }
-        self.frontend.iter_mut().for_each(|frontend| frontend.refill(now));
-        while let Some(frontend) = self.frontend.as_mut().filter(|frontend| frontend.budget > 0) {
-            match frontend.channel.hear() {
+        self.peer.iter_mut().for_each(|peer| peer.refill(now));
+        while let Some(peer) = self.peer.as_mut().filter(|peer| peer.budget > 0) {
+            match peer.channel.hear() {
                 Heard::Nothing => break,
-                Heard::End => return self.end(now, "the frontend is gone", outside, counts),
+                Heard::End => return self.end(now, "the other side is gone", outside, counts),
                 Heard::Broken(why) => {
                     counts.refused += 1;
                     return self.end(now, why, outside, counts);
                 }
                 Heard::Message(header, body, descriptors) => {
-                    frontend.deadline = None;
-                    frontend.budget -= 1;
-                    if let Err(why) = frontend.answer(header, &body, descriptors, options, outside, counts) {
+                    peer.budget -= 1;
+                    let Peer { channel, device, .. } = peer;
+                    let message = (header, &body[..], descriptors);
+                    let heard = H::hear(device, message, channel, options, outside, counts);
+                    peer.deadline = H::is_expecting(&peer.device).then_some(now + STEP);
+                    if let Err(why) = heard {
                         counts.refused += 1;
                         return self.end(now, why, outside, counts);
                     }
                 }
             }
         }
-        let Some(frontend) = &mut self.frontend else { return };
-        if frontend.channel.is_amid() && frontend.deadline.is_none() {
-            frontend.deadline = Some(now + STEP);
+        let Some(peer) = &mut self.peer else { return };
+        if peer.channel.is_amid() && peer.deadline.is_none() {
+            peer.deadline = Some(now + STEP);
         }
-        if frontend.deadline.is_some_and(|deadline| now >= deadline) {
+        if peer.deadline.is_some_and(|deadline| now >= deadline) {
             counts.timed_out += 1;
-            self.end(now, "the frontend takes too long to say something", outside, counts);
+            self.end(now, "the other side takes too long to say something", outside, counts);
         }
     }
 
@@ -126,14 +128,14 @@ impl Control {
     fn greet(&mut self, now: Time, options: &VhostOptions, outside: &Outside, counts: &mut Counts) {
         if self.door.listener.is_some() {
             let Some((socket, allowed)) = self.door.accept(options.any_user) else { return };
-            if allowed.is_err() || self.frontend.is_some() {
+            if allowed.is_err() || self.peer.is_some() {
                 counts.refused += 1;
                 // There is no message by which it could be told why: it is hung up on.
                 drop(Channel::of(socket, &self.closer));
                 return;
             }
             self.meet(now, socket, options, outside, counts);
-        } else if self.frontend.is_none() && now >= self.retry {
+        } else if self.peer.is_none() && now >= self.retry {
             match connect(&options.socket, SocketType::STREAM) {
                 Ok(socket) => self.meet(now, Held::passed(socket, &self.closer), options, outside, counts),
                 Err(error) => {
@@ -146,19 +148,25 @@ impl Control {
 
     fn meet(&mut self, now: Time, socket: Held, options: &VhostOptions, outside: &Outside, counts: &mut Counts) {
         let channel = Channel::of(socket, &self.closer);
-        if watch(&outside.waiter, channel.as_fd(), epoll::EventFlags::IN).is_ok() {
-            counts.sessions += 1;
-            // Who was connected to may take its time: it has asked for nothing.
-            let deadline = self.door.listener.is_some().then_some(now + STEP);
-            let frontend = Frontend::resumed(channel, Device::new(options));
-            self.frontend = Some(Frontend { deadline, counted: now, ..frontend });
+        if watch(&outside.waiter, channel.as_fd(), epoll::EventFlags::IN).is_err() {
+            return;
+        }
+        counts.sessions += 1;
+        let mut device = Device::new(options);
+        let greeted = H::greet(&mut device, &channel);
+        // A frontend that was connected to may take its time: it has asked for nothing.
+        let is_expected = self.door.listener.is_some() || H::is_expecting(&device);
+        let deadline = is_expected.then_some(now + STEP);
+        self.peer = Some(Peer { deadline, counted: now, ..Peer::resumed(channel, device) });
+        if let Err(why) = greeted {
+            self.end(now, why, outside, counts);
         }
     }
 
     /// When something is to be done without anybody at the other end.
     pub(super) fn next_due(&self) -> Option<Time> {
-        match &self.frontend {
-            Some(frontend) => frontend.deadline,
+        match &self.peer {
+            Some(peer) => peer.deadline,
             None if self.door.listener.is_none() => {
                 Some(self.door.shut().map_or(self.retry, |shut| shut.max(self.retry)))
             }
@@ -169,12 +177,12 @@ impl Control {
     /// Role and state, for people.
     pub(super) fn description(&self, options: &VhostOptions) -> String {
         let role = if self.door.listener.is_some() { "server" } else { "client" };
-        let state = match (&self.frontend, &self.last_end) {
-            (Some(Frontend { device, .. }), _) => {
+        let state = match (&self.peer, &self.last_end) {
+            (Some(Peer { device, .. }), _) => {
                 let (out, inward) = device.pairs();
                 let memory: u64 = device.regions.0.iter().map(|region| region.place.bytes).sum();
                 match (out, inward) {
-                    (0, 0) => "connected, no driver yet".to_owned(),
+                    (0, 0) => "connected, not yet in use".to_owned(),
                     _ => format!("connected, {inward} rings in and {out} out, {} MiB of memory", memory >> 20),
                 }
             }
@@ -185,39 +193,6 @@ impl Control {
             (None, None) => "waiting".to_owned(),
         };
         let offload = if options.offload { ", with offloads" } else { "" };
-        format!("vhost-user {role} at {}{offload}, {state}", options.socket)
-    }
-}
-
-impl Frontend {
-    /// Does what a message asks for, and answers.
-    fn answer(
-        &mut self,
-        header: Header,
-        body: &[u8],
-        descriptors: Vec<Held>,
-        options: &VhostOptions,
-        outside: &Outside,
-        counts: &mut Counts,
-    ) -> Result<(), &'static str> {
-        let heard = Request::read(header.request, body)
-            .and_then(|request| self.device.hear(request, descriptors, options, outside));
-        let wants_reply = header.needs_reply && self.device.replies();
-        let said = match heard {
-            Ok(outcome) => outcome.or(wants_reply.then_some(Answer::Word(0))),
-            // Who wants to hear it is told, and decides.
-            Err(_) if wants_reply => {
-                counts.failed += 1;
-                Some(Answer::Word(1))
-            }
-            Err(why) => return Err(why),
-        };
-        match said {
-            Some(said) => {
-                let bytes = answer(header.request, said);
-                self.channel.send(&bytes).map_err(|_| "an answer cannot be sent")
-            }
-            None => Ok(()),
-        }
+        format!("{} {role} at {}{offload}, {state}", H::KIND, options.socket)
     }
 }

@@ -16,14 +16,15 @@ use std::io;
 use conic_native::{Closer, Held};
 use rustix::event::epoll;
 
+use super::backend::Backend;
 use super::channel::Channel;
-use super::control::Frontend;
-use super::device::{Device, Queue};
+use super::control::Peer;
+use super::half::{Device, Half, Queue};
 use super::message::{Bell, Parts, Place, Request};
-use super::{KIND, VhostOptions, VhostRole, VhostUser};
+use super::{VhostOptions, VhostUser};
 use crate::legacy::{Heir, broken};
 use crate::peer::socket::Listener;
-use crate::peer::{SocketError, watch};
+use crate::peer::{Role, SocketError, watch};
 use crate::{Legacy, PortError};
 use std::os::fd::AsFd;
 
@@ -39,8 +40,8 @@ impl VhostUser {
         let mut legacy = Legacy::default();
         legacy.words.push(u64::from(self.control.door.listener.is_some()));
         legacy.descriptors.extend(self.control.door.listener.take().map(Listener::into_descriptor).transpose()?);
-        let frontend = self.control.frontend.take();
-        let Some(Frontend { channel, device, .. }) = frontend.filter(|frontend| !frontend.channel.is_amid()) else {
+        let peer = self.control.peer.take();
+        let Some(Peer { channel, device, .. }) = peer.filter(|peer| !peer.channel.is_amid()) else {
             legacy.words.push(0);
             return Ok(legacy);
         };
@@ -50,7 +51,7 @@ impl VhostUser {
             return Ok(legacy);
         };
         legacy.descriptors.push(connection);
-        legacy.words.extend([1, device.features, device.protocol, device.status]);
+        legacy.words.extend([1, device.features, device.half.protocol, device.half.status]);
         legacy.words.extend([device.regions.0.len(), device.queues.len()].map(|count| count as u64));
         for region in &device.regions.0 {
             let Place { guest, bytes, user, offset } = region.place;
@@ -80,7 +81,7 @@ impl VhostUser {
     /// # Errors
     /// What was given is not of such a port.
     pub fn inherit(options: &VhostOptions, legacies: Vec<Legacy>) -> Result<VhostUser, PortError> {
-        let failed = |error| SocketError::of(KIND, &options.socket, error);
+        let failed = |error| SocketError::of(Backend::KIND, &options.socket, error);
         let legacy = legacies.into_iter().next().ok_or_else(|| failed(broken()))?;
         Ok(VhostUser::of_heir(options, Heir::of(legacy)).map_err(failed)?)
     }
@@ -88,7 +89,7 @@ impl VhostUser {
     fn of_heir(options: &VhostOptions, mut heir: Heir) -> io::Result<VhostUser> {
         let closer = Closer::start()?;
         let listens = heir.number::<u8>()? == 1;
-        if listens != (options.role == VhostRole::Server) {
+        if listens != (options.role == Role::Server) {
             return Err(broken());
         }
         let listener =
@@ -100,7 +101,7 @@ impl VhostUser {
             // What the frontend can bring about ends its connection and nothing else: the port is there for whoever comes next.
             if let Some(device) = port.device(&mut heir, words, &closer)? {
                 watch(&port.outside.waiter, channel.as_fd(), epoll::EventFlags::IN)?;
-                port.control.frontend = Some(Frontend::resumed(channel, device));
+                port.control.peer = Some(Peer::resumed(channel, device));
                 port.counts.sessions = 1;
             }
         }
@@ -113,9 +114,10 @@ impl VhostUser {
         heir: &mut Heir,
         [features, protocol, status]: [u64; 3],
         closer: &Closer,
-    ) -> io::Result<Option<Device>> {
-        let mut device = Device::new(&self.options);
-        (device.features, device.protocol, device.status) = (features, protocol, status);
+    ) -> io::Result<Option<Device<Backend>>> {
+        let mut device = Device::<Backend>::new(&self.options);
+        device.features = features;
+        (device.half.protocol, device.half.status) = (protocol, status);
         let (regions, queues) = (heir.number::<usize>()?, heir.number::<usize>()?);
         let mut is_sound = queues == device.queues.len();
         for _ in 0..regions {
@@ -131,7 +133,7 @@ impl VhostUser {
             let slots = heir.number::<u32>()?;
             let parts = Parts { descriptors: heir.number()?, used: heir.number()?, available: heir.number()? };
             let (base, bits) = (heir.number()?, heir.number::<u64>()?);
-            let mut bell = |bit, bell, device: &mut Device| -> io::Result<()> {
+            let mut bell = |bit, bell, device: &mut Device<Backend>| -> io::Result<()> {
                 if bits & bit != 0 {
                     let descriptor = Held::passed(heir.descriptor()?, closer);
                     let request = Request::SetBell { ring: number as u32, bell, is_none: false };

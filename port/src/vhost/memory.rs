@@ -30,7 +30,7 @@ pub(super) struct Spot {
 
 /// All regions of a frontend. What is asked of them is what the frontend says, and is checked here.
 #[derive(Debug, Default)]
-pub(super) struct Regions(pub(super) Vec<Region>);
+pub struct Regions(pub(super) Vec<Region>);
 
 impl Regions {
     /// Maps a region, beside those that there are.

@@ -24,11 +24,13 @@ const NO_DESCRIPTOR: u64 = 1 << 8;
 
 /// A header, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub struct Header {
     /// What is asked for.
     pub(super) request: u32,
     /// Whether the frontend wants to hear how it went, where the request has no answer of its own.
     pub(super) needs_reply: bool,
+    /// Whether it is the backend's answer.
+    pub(super) is_reply: bool,
     /// Bytes that follow.
     pub(super) bytes: usize,
 }
@@ -45,7 +47,7 @@ impl Header {
         if bytes > MOST_BODY {
             return Err("a message is too long");
         }
-        Ok(Header { request, needs_reply: flags & NEEDS_REPLY != 0, bytes })
+        Ok(Header { request, needs_reply: flags & NEEDS_REPLY != 0, is_reply: flags & REPLY != 0, bytes })
     }
 }
 
@@ -60,6 +62,24 @@ pub(super) fn answer(request: u32, answer: Answer) -> Vec<u8> {
     };
     let header = [request, VERSION | REPLY, body.len() as u32];
     header.into_iter().flat_map(u32::to_ne_bytes).chain(body).collect()
+}
+
+/// Writes a request of a frontend: what is asked for, and the body's numbers of 32 bits, of which two are a word.
+pub(super) fn ask(request: u32, needs_reply: bool, body: &[u32]) -> Vec<u8> {
+    let flags = VERSION | if needs_reply { NEEDS_REPLY } else { 0 };
+    let header = [request, flags, 4 * body.len() as u32];
+    header.iter().chain(body).copied().flat_map(u32::to_ne_bytes).collect()
+}
+
+/// A word as two numbers of a body, in this machine's order.
+pub(super) fn halves(word: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
+}
+
+/// The word that an answer is.
+pub(super) fn word(body: &[u8]) -> Result<u64, &'static str> {
+    Body(body).word()
 }
 
 /// What is answered.
@@ -96,7 +116,7 @@ impl Place {
 
 /// Where a ring's three parts lie, by the frontend's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Parts {
+pub struct Parts {
     pub(super) descriptors: u64,
     pub(super) used: u64,
     pub(super) available: u64,
@@ -267,7 +287,7 @@ mod tests {
             let words = [5, flags, bytes].map(u32::to_ne_bytes).concat();
             Header::read(&words.try_into().expect("twelve bytes"))
         };
-        assert_eq!(header(1, 8), Ok(Header { request: 5, needs_reply: false, bytes: 8 }));
+        assert_eq!(header(1, 8), Ok(Header { request: 5, needs_reply: false, is_reply: false, bytes: 8 }));
         assert_eq!(header(9, 512).map(|header| header.needs_reply), Ok(true));
         assert!(header(2, 8).is_err() && header(0, 8).is_err() && header(1, 513).is_err());
     }

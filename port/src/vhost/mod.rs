@@ -1,4 +1,5 @@
-//! vhost-user, as the backend: a virtual machine's network card, or that of a program with a virtio driver, over its own memory.
+//! vhost-user: a virtual machine's network card, or that of a program with a virtio driver, over its own memory; and the driver, in front of
+//! another's backend.
 //!
 //! | file | what is there |
 //! |---|---|
@@ -6,24 +7,30 @@
 //! | `message.rs` | the messages, as bytes |
 //! | `channel.rs` | the socket: messages out of a stream, with descriptors |
 //! | `control.rs` | who connects, and what is said |
-//! | `device.rs` | what was agreed, and what each message changes |
+//! | `half.rs` | what both halves of a card have, and what differs |
+//! | `backend.rs` | the device's half: what each message changes |
+//! | `frontend/` | the driver's half |
 //! | `memory.rs` | the frontend's memory |
-//! | `ring.rs` | split virtqueues, and what is checked of them |
+//! | `ring.rs` | split virtqueues from the device's side, and what is checked of them |
+//! | `wish.rs` | who wants to be told of what |
 //! | `unfinished.rs` | packets of which work is left |
 //! | `legacy.rs` | a port goes on in another process |
 //!
-//! The frontend is not trusted, as with memif: memory must be sealed against shrinking, indexes and descriptors are read once and checked,
+//! The other half is not trusted, as with memif: a frontend's memory must be sealed against shrinking, indexes and descriptors are read once and checked,
 //! and one that goes on breaking the rules is disconnected. No call waits for it (see [`crate::peer`]).
 
+mod backend;
 mod channel;
 mod control;
-mod device;
+mod frontend;
+mod half;
 mod legacy;
 mod memory;
 mod message;
 mod options;
 mod ring;
 mod unfinished;
+mod wish;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -39,26 +46,27 @@ use crate::offload::rss::{Ports, Toeplitz};
 use crate::offload::segment::LONGEST;
 use crate::offload::virtio::{HEADER_BYTES, Metadata, set_header_length};
 use crate::peer::socket::Listener;
-use crate::peer::{SocketError, forget, ring_peer, watch};
+use crate::peer::{Role, SocketError, forget, ring_peer, watch};
 use crate::vnet::{Cutter, Work};
 use crate::{Counters, Legacy, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+pub use backend::Backend;
 use control::Control;
-use device::{Device, Outside};
-pub use options::{VhostOptions, VhostRole};
+pub use frontend::Frontend;
+pub use half::Half;
+use half::{Device, Outside, Side};
+pub use options::VhostOptions;
 use ring::{Fault, LONG_HEADER, Put, Taken};
 
-/// What its errors call it.
-const KIND: &str = "vhost-user";
 /// Milliseconds between two looks at the socket of a frontend.
 const LOOK: u64 = 1;
-/// Packets after which the driver is told of them.
+/// Packets after which the other side is told of them.
 const BATCH: u16 = 32;
-/// Broken descriptors after which the frontend is disconnected.
+/// Broken descriptors after which the other side is disconnected.
 const PATIENCE: u64 = 64;
 
-/// What frontends have done, since the port was opened.
+/// What other sides have done, since the port was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
+pub struct Counts {
     sessions: u64,
     ended: u64,
     refused: u64,
@@ -70,61 +78,64 @@ struct Counts {
     interrupts: u64,
 }
 
-/// A vhost-user port. Flows are spread over the rings that it transmits with.
-pub struct VhostUser {
+/// A port over vhost-user, as the backend, which is the device: packets to and from a virtual machine, or another program with a virtio driver.
+pub type VhostUser = Card<Backend>;
+
+/// A port over vhost-user, as the frontend, with the driver: packets to and from another program's backend.
+pub type VirtioUser = Card<Frontend>;
+
+/// One half of a virtio network card. Flows are spread over the rings that it transmits with.
+pub struct Card<H: Half> {
     options: VhostOptions,
     outside: Outside,
-    control: Control,
+    control: Control<H>,
     hash: Toeplitz,
     /// The pair of rings to receive from next.
     turn: usize,
     lookout: Lookout,
-    /// Somebody is about to sleep: the driver has been asked for kicks.
+    /// Somebody is about to sleep: the other side has been asked for word.
     armed: bool,
-    /// Broken descriptors of this frontend.
+    /// Broken descriptors of the one at the other side.
     strikes: u64,
     cutter: Cutter,
-    /// A packet whose checksum is completed for a driver that does not do so itself.
+    /// A packet whose checksum is completed for a peer that does not do so itself.
     finished: Vec<u8>,
     work: Work,
     counts: Counts,
     counters: Counters,
 }
 
-impl std::fmt::Debug for VhostUser {
+impl<H: Half> std::fmt::Debug for Card<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VhostUser")
-            .field("options", &self.options)
-            .field("control", &self.control)
-            .finish_non_exhaustive()
+        f.debug_struct(H::KIND).field("options", &self.options).field("control", &self.control).finish_non_exhaustive()
     }
 }
 
-impl VhostUser {
-    /// Opens the port. A server listens from now on; a client connects when it is first used, and again whenever it has lost its frontend.
+impl<H: Half> Card<H> {
+    /// Opens the port. A server listens from now on; a client connects when it is first used, and again whenever it has lost the other side.
     ///
     /// # Errors
     /// The socket cannot be made, or another process listens there.
-    pub fn open(options: &VhostOptions) -> Result<VhostUser, PortError> {
-        let failed = |error| SocketError::of(KIND, &options.socket, error);
+    pub fn open(options: &VhostOptions) -> Result<Card<H>, PortError> {
+        let failed = |error| SocketError::of(H::KIND, &options.socket, error);
         let closer = Closer::start().map_err(failed)?;
         let listener = match options.role {
-            VhostRole::Server => {
+            Role::Server => {
                 let opened = Listener::open(&options.socket, SocketType::STREAM, options.any_user, &closer);
                 Some(opened.map_err(failed)?)
             }
-            VhostRole::Client => None,
+            Role::Client => None,
         };
-        Ok(VhostUser::with_listener(options, listener, closer).map_err(failed)?)
+        Ok(Card::with_listener(options, listener, closer).map_err(failed)?)
     }
 
-    fn with_listener(options: &VhostOptions, listener: Option<Listener>, closer: Closer) -> std::io::Result<VhostUser> {
+    fn with_listener(options: &VhostOptions, listener: Option<Listener>, closer: Closer) -> std::io::Result<Card<H>> {
         let waiter: OwnedFd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         if let Some(listener) = &listener {
             watch(&waiter, listener.as_fd(), epoll::EventFlags::IN)?;
         }
         let ringer = Ringer::new().ok().map(Arc::new);
-        Ok(VhostUser {
+        Ok(Card {
             options: options.clone(),
             control: Control::new(listener, closer.clone()),
             outside: Outside { waiter, closer, ringer },
@@ -141,7 +152,7 @@ impl VhostUser {
         })
     }
 
-    /// Whether a driver's rings are in use.
+    /// Whether rings are in use.
     pub fn is_connected(&self) -> bool {
         self.control.device().is_some_and(|device| device.pairs() != (0, 0))
     }
@@ -155,12 +166,12 @@ impl VhostUser {
         }
     }
 
-    /// Ends what there is with the frontend.
+    /// Ends what there is with the other side.
     fn end(&mut self, now: Time, why: &'static str) {
         self.control.end(now, why, &self.outside, &mut self.counts);
     }
 
-    /// Counts what the driver did wrong, and ends the session when it is enough.
+    /// Counts what the other side did wrong, and ends the session when it is enough.
     fn fault(&mut self, now: Time, fault: Fault) {
         self.counts.faults[fault as usize] += 1;
         self.strikes += 1;
@@ -180,22 +191,22 @@ impl VhostUser {
         }
     }
 
-    /// Asks drivers for kicks or for none.
+    /// Asks the other side for word of news or for none.
     fn wish(&self, wanted: bool) {
         let Some(device) = self.control.device() else { return };
-        let from_driver = device.queues.iter().skip(1).step_by(2).filter_map(|queue| queue.ring.as_ref());
-        from_driver.for_each(|ring| ring.interrupt(&device.regions, wanted));
+        let inward = device.queues.iter().skip(1 - H::OUT).step_by(2).filter_map(|queue| queue.ring.as_ref());
+        inward.for_each(|ring| ring.interrupt(&device.regions, wanted));
     }
 
-    /// Tells the driver of what was used in a ring.
+    /// Tells the other side of what was done in a ring.
     fn show(&mut self, number: usize) {
         let Some(device) = self.control.device_mut() else { return };
         let queue = &mut device.queues[number];
         if queue.ring.as_mut().is_some_and(|ring| ring.show(&device.regions))
-            && let Some(call) = &queue.call
+            && let Some(bell) = H::bell(queue)
         {
             self.counts.interrupts += 1;
-            ring_peer(self.outside.ringer.as_deref(), call);
+            ring_peer(self.outside.ringer.as_deref(), bell);
         }
     }
 
@@ -204,7 +215,7 @@ impl VhostUser {
         let Some(device) = self.control.device_mut() else { return Taken::None };
         let pairs = device.queues.len() / 2;
         for _ in 0..pairs {
-            let number = 2 * self.turn + 1;
+            let number = 2 * self.turn + 1 - H::OUT;
             let Some(device) = self.control.device_mut() else { return Taken::None };
             let Some(ring) = &mut device.queues[number].ring else {
                 self.turn = (self.turn + 1) % pairs;
@@ -235,7 +246,7 @@ impl VhostUser {
             self.attend(now);
             taken = self.take(header, frame);
             if taken == Taken::None {
-                // The driver may be another one by now.
+                // The other side may be another one by now.
                 self.wish(true);
                 taken = self.take(header, frame);
             }
@@ -251,7 +262,7 @@ impl VhostUser {
         taken
     }
 
-    /// Puts a packet into one of the rings to the driver.
+    /// Puts a packet into one of the rings to the other side.
     fn put(&mut self, now: Time, metadata: Metadata, headers: Option<&Headers>, packet: &[u8]) -> Transmit {
         let mut header = [0; LONG_HEADER];
         if metadata != Metadata::NONE
@@ -292,7 +303,7 @@ impl VhostUser {
     /// Which ring a packet's flow goes by, of those that are in use.
     fn ring_for(&self, packet: &[u8]) -> Option<usize> {
         let queues = &self.control.device()?.queues;
-        let used = || (0..queues.len()).step_by(2).filter(|&number| queues[number].ring.is_some());
+        let used = || (H::OUT..queues.len()).step_by(2).filter(|&number| queues[number].ring.is_some());
         match used().count() {
             0 => None,
             1 => used().next(),
@@ -304,13 +315,13 @@ impl VhostUser {
     }
 }
 
-impl AsFd for VhostUser {
+impl<H: Half> AsFd for Card<H> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.outside.waiter.as_fd()
     }
 }
 
-impl Port for VhostUser {
+impl<H: Half> Port for Card<H> {
     fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
         let limit = frame.len().min(MAX_FRAME);
         let frame = &mut frame[..limit];
@@ -388,8 +399,8 @@ impl Port for VhostUser {
             self.counters.refused_length += 1;
             return Ok(Transmit::Refused);
         };
-        let metadata = self.known_to_driver(metadata);
-        let transmit = if self.driver_takes(metadata, &headers) {
+        let metadata = self.known_to_peer(metadata);
+        let transmit = if self.peer_takes(metadata, &headers) {
             self.put(now, metadata, Some(&headers), packet)
         } else {
             self.put_finished(now, packet, metadata)
@@ -402,7 +413,7 @@ impl Port for VhostUser {
 
     fn flush(&mut self, _now: Time) -> Result<(), PortError> {
         let rings = self.control.device().map_or(0, |device| device.queues.len());
-        (0..rings).step_by(2).for_each(|number| self.show(number));
+        (H::OUT..rings).step_by(2).for_each(|number| self.show(number));
         Ok(())
     }
 
@@ -411,7 +422,7 @@ impl Port for VhostUser {
             return Some(Time::ZERO);
         }
         if self.is_connected() {
-            // Until the driver has been asked for kicks, nobody would be woken.
+            // Until the other side has been asked for word, nobody would be woken.
             let is_polled = self.control.device().is_some_and(Device::is_polled);
             return (!self.armed || is_polled || self.has_unshown()).then_some(Time::ZERO);
         }
@@ -467,7 +478,7 @@ impl Port for VhostUser {
     }
 
     fn bequeath(&mut self) -> Option<Legacy> {
-        self.pass_on().ok()
+        H::pass_on(self)
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
@@ -475,15 +486,15 @@ impl Port for VhostUser {
     }
 }
 
-impl VhostUser {
-    /// Whether the driver was not told of something that was sent to it.
+impl<H: Half> Card<H> {
+    /// Whether the other side was not told of something that was sent to it.
     fn has_unshown(&self) -> bool {
-        let to_driver = self.control.device().into_iter().flat_map(|device| device.queues.iter().step_by(2));
-        to_driver.filter_map(|queue| queue.ring.as_ref()).any(|ring| ring.unshown() > 0)
+        let out = self.control.device().into_iter().flat_map(|device| device.queues.iter().skip(H::OUT).step_by(2));
+        out.filter_map(|queue| queue.ring.as_ref()).any(|ring| ring.unshown() > 0)
     }
 }
 
-impl Drop for VhostUser {
+impl<H: Half> Drop for Card<H> {
     fn drop(&mut self) {
         self.end(Time::ZERO, "the port is closed");
         // The last one waits for the kernel's other cores, some milliseconds.

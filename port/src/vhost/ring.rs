@@ -13,36 +13,36 @@
 
 use conic_native::Mapping;
 
+use super::half::Side;
 use super::memory::{Regions, Spot};
 use super::message::Parts;
+use super::wish::Wish;
 
 /// Flags of a descriptor.
-const NEXT: u16 = 1;
-const WRITE: u16 = 2;
+pub(super) const NEXT: u16 = 1;
+pub(super) const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
-/// Of the available ring's flags and the used ring's.
-const NOT_NOW: u16 = 1;
 
-const INDEX: usize = 2;
-const SLOTS: usize = 4;
-const DESCRIPTOR: usize = 16;
-const USED: usize = 8;
+pub(super) const INDEX: usize = 2;
+pub(super) const SLOTS: usize = 4;
+pub(super) const DESCRIPTOR: usize = 16;
+pub(super) const USED: usize = 8;
 
 /// The most slots of a ring (VIRTIO 1.2, 2.7).
 pub(super) const MOST_SLOTS: u32 = 32_768;
 /// Bytes of the header before a packet where buffers may be merged, or the driver is one of version 1; two fewer otherwise.
-pub(super) const LONG_HEADER: usize = 12;
+pub const LONG_HEADER: usize = 12;
 /// Where the header counts merged buffers.
-const MERGED: usize = 10;
+pub(super) const MERGED: usize = 10;
 /// Descriptors of a chain, and pieces that a packet is put into, at most, which bounds what one call does for a driver: Linux has up to 19
 /// pieces in what it sends, and posts buffers of 1.5 KiB or more.
-const MOST_PIECES: usize = 256;
+pub(super) const MOST_PIECES: usize = 256;
 /// How many slots ahead a packet's first line is asked for.
-const AHEAD: u16 = 8;
+pub(super) const AHEAD: u16 = 8;
 
 /// What is wrong with what the driver says, by kind. None of it can be an accident of timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub enum Fault {
     /// An index is further ahead than the ring is long.
     Index,
     /// A descriptor has flags that cannot be there.
@@ -57,7 +57,7 @@ pub(super) enum Fault {
 
 /// What both sides have agreed on that changes how a ring is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Agreed {
+pub struct Agreed {
     /// Who wants to be woken says at which index, instead of whether.
     pub(super) event_index: bool,
     /// A packet may be put into several chains.
@@ -84,7 +84,7 @@ struct Piece {
 
 /// What taking a packet came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub enum Taken {
     /// There is none.
     None,
     /// It lies in the first so many bytes.
@@ -97,7 +97,7 @@ pub(super) enum Taken {
 
 /// What putting a packet came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Put {
+pub enum Put {
     Done,
     /// There is too little room now.
     Full,
@@ -110,7 +110,7 @@ pub(super) enum Put {
 ///
 /// Numbers of 16 bits are kept in 32, to be loaded as wide as they are stored: see memif's rings.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub struct Ring {
     slots: u32,
     descriptors: Spot,
     available: Spot,
@@ -152,7 +152,7 @@ impl Ring {
 
     /// The slot behind the last that was taken.
     #[inline(always)]
-    pub(super) fn next(&self) -> u16 {
+    fn next(&self) -> u16 {
         self.next as u16
     }
 
@@ -206,26 +206,6 @@ impl Ring {
         }
     }
 
-    /// Takes the next packet, with the header before it.
-    #[inline]
-    pub(super) fn take(&mut self, regions: &Regions, header: &mut [u8; LONG_HEADER], frame: &mut [u8]) -> Taken {
-        if self.limit() == self.next() {
-            // The driver's index is read again only when what it last said is used up: its line is the driver's to write.
-            match self.look(regions) {
-                Ok(0) => return Taken::None,
-                Ok(filled) => (0..filled.min(AHEAD)).for_each(|ahead| self.ask_ahead(regions, ahead)),
-                Err(fault) => return Taken::Refused(fault),
-            }
-        } else if self.limit().wrapping_sub(self.next()) > AHEAD {
-            self.ask_ahead(regions, AHEAD);
-        }
-        let head = self.head(regions, self.next());
-        let taken = self.gather(regions, head, header, frame);
-        self.use_up(regions, self.next(), head, 0);
-        self.next = u32::from(self.next().wrapping_add(1));
-        taken.unwrap_or_else(Taken::Refused)
-    }
-
     /// Copies what a chain holds: the header, then the packet.
     #[inline(always)]
     fn gather(
@@ -258,26 +238,6 @@ impl Ring {
         }
         // What ends within its header is no packet.
         come.checked_sub(before).map(Taken::Packet).ok_or(Fault::Bounds)
-    }
-
-    /// Puts a packet behind a header into as many chains as it takes. The header's count of them is set here.
-    #[inline]
-    pub(super) fn put(&mut self, regions: &Regions, header: &mut [u8; LONG_HEADER], frame: &[u8]) -> Put {
-        let wanted = self.agreed.header() + frame.len();
-        let mut room = std::mem::take(&mut self.room);
-        room.clear();
-        let found = self.find_chains(regions, wanted, &mut room);
-        let put = match found {
-            Ok(heads) => {
-                header[MERGED..].copy_from_slice(&heads.to_le_bytes());
-                self.scatter(regions, &room, &header[..self.agreed.header()], frame);
-                self.next = u32::from(self.next().wrapping_add(heads));
-                Put::Done
-            }
-            Err(put) => put,
-        };
-        self.room = room;
-        put
     }
 
     /// Finds room for so many bytes: in how many chains.
@@ -373,47 +333,76 @@ impl Ring {
             left: MOST_PIECES,
         }
     }
+}
+
+impl Side for Ring {
+    /// Takes the next packet, with the header before it.
+    #[inline]
+    fn take(&mut self, regions: &Regions, header: &mut [u8; LONG_HEADER], frame: &mut [u8]) -> Taken {
+        if self.limit() == self.next() {
+            // The driver's index is read again only when what it last said is used up: its line is the driver's to write.
+            match self.look(regions) {
+                Ok(0) => return Taken::None,
+                Ok(filled) => (0..filled.min(AHEAD)).for_each(|ahead| self.ask_ahead(regions, ahead)),
+                Err(fault) => return Taken::Refused(fault),
+            }
+        } else if self.limit().wrapping_sub(self.next()) > AHEAD {
+            self.ask_ahead(regions, AHEAD);
+        }
+        let head = self.head(regions, self.next());
+        let taken = self.gather(regions, head, header, frame);
+        self.use_up(regions, self.next(), head, 0);
+        self.next = u32::from(self.next().wrapping_add(1));
+        taken.unwrap_or_else(Taken::Refused)
+    }
+
+    /// Puts a packet behind a header into as many chains as it takes. The header's count of them is set here.
+    #[inline]
+    fn put(&mut self, regions: &Regions, header: &mut [u8; LONG_HEADER], frame: &[u8]) -> Put {
+        let wanted = self.agreed.header() + frame.len();
+        let mut room = std::mem::take(&mut self.room);
+        room.clear();
+        let found = self.find_chains(regions, wanted, &mut room);
+        let put = match found {
+            Ok(heads) => {
+                header[MERGED..].copy_from_slice(&heads.to_le_bytes());
+                self.scatter(regions, &room, &header[..self.agreed.header()], frame);
+                self.next = u32::from(self.next().wrapping_add(heads));
+                Put::Done
+            }
+            Err(put) => put,
+        };
+        self.room = room;
+        put
+    }
 
     /// Shows the driver what has been used; whether it wants to be interrupted for that.
-    pub(super) fn show(&mut self, regions: &Regions) -> bool {
+    fn show(&mut self, regions: &Regions) -> bool {
         if self.told == self.next {
             return false;
         }
-        let Spot { region, at } = self.used;
-        let memory = regions.memory(region);
         let (old, new) = (self.told as u16, self.next());
+        let Spot { region, at } = self.used;
         // Release: what was used, and what was written, is there before the index.
-        memory.store_release_u16(at + INDEX, new);
+        regions.memory(region).store_release_u16(at + INDEX, new);
         self.told = self.next;
-        // Full: the index is shown before the driver's wish is read, or both sides might wait for each other.
-        memory.full_fence();
-        let Spot { region, at } = self.available;
-        let memory = regions.memory(region);
-        if self.agreed.event_index {
-            let wanted = memory.load_u16(at + SLOTS + 2 * self.slots as usize);
-            new.wrapping_sub(wanted).wrapping_sub(1) < new.wrapping_sub(old)
-        } else {
-            memory.load_u16(at) & NOT_NOW == 0
-        }
+        let event = self.available.at + SLOTS + 2 * self.slots as usize;
+        Wish { flags: self.available, event }.wants(regions, self.agreed, old, new)
     }
 
     /// How many slots have been used and not been shown.
-    pub(super) fn unshown(&self) -> u16 {
+    fn unshown(&self) -> u16 {
         self.next().wrapping_sub(self.told as u16)
     }
 
-    /// Asks the driver for kicks or for none. Behind the former a look into the ring is due.
-    pub(super) fn interrupt(&self, regions: &Regions, wanted: bool) {
-        let Spot { region, at } = self.used;
-        let memory = regions.memory(region);
-        if !self.agreed.event_index {
-            memory.store_u16(at, if wanted { 0 } else { NOT_NOW });
-        } else if wanted {
-            // Without the wish the old one stays, behind which the driver is: it kicks once in 65,536 slots.
-            memory.store_u16(at + SLOTS + USED * self.slots as usize, self.next());
-        }
-        // Full: the wish is visible before the ring is looked at once more.
-        memory.full_fence();
+    /// Asks the driver for kicks or for none.
+    fn interrupt(&self, regions: &Regions, wanted: bool) {
+        let event = self.used.at + SLOTS + USED * self.slots as usize;
+        Wish { flags: self.used, event }.set(regions, self.agreed, wanted, self.next());
+    }
+
+    fn position(&self) -> u16 {
+        self.next()
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use conic_native::Held;
 
 use super::super::message::Place;
+use super::super::wish::NOT_NOW;
 use super::*;
 
 /// Where the guest, and its frontend, have the memory: two regions, one right behind the other for the guest.

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::device::feature;
+use super::half::feature;
 use super::message::Place;
 use super::ring::tests::{Driver, LENGTH, REGION};
 use super::*;
@@ -197,7 +197,7 @@ fn frames_go_both_ways_and_the_driver_is_told() {
     assert_eq!((counters.received_frames, counters.transmitted_frames, counters.refused_link_down), (48, 48, 1));
     drop(guest);
     look(&mut port, Time::ZERO);
-    assert!(!port.is_up() && port.description().contains("the frontend is gone"), "{}", port.description());
+    assert!(!port.is_up() && port.description().contains("the other side is gone"), "{}", port.description());
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn who_talks_on_and_on_is_heard_a_few_times_in_a_millisecond() {
 fn a_client_comes_again_when_its_frontend_does() {
     let folder = folder();
     let (closer, server) = (Closer::start().expect("a thread"), options(&folder));
-    let mut port = VhostUser::open(&VhostOptions { role: VhostRole::Client, ..server.clone() }).expect("a port");
+    let mut port = VhostUser::open(&VhostOptions { role: Role::Client, ..server.clone() }).expect("a port");
     look(&mut port, Time::ZERO);
     assert_eq!(port.next_due(), Some(milliseconds(100)));
     for round in 0..3 {

@@ -1,9 +1,9 @@
-//! Packets of which work is left: what a driver leaves is done here, and for a driver that takes only finished ones, what others left.
+//! Packets of which work is left: what the other half leaves is done here, and for one that takes only finished ones, what others left.
 
 use conic_fabric::Time;
 
-use super::VhostUser;
-use super::device::feature;
+use super::Card;
+use super::half::{Half, feature};
 use super::ring::{LONG_HEADER, Taken};
 use crate::offload::segment::Segments;
 use crate::offload::virtio::{Checksum, HEADER_BYTES, Metadata};
@@ -11,7 +11,7 @@ use crate::offload::{Headers, Network};
 use crate::vnet::{Cutter, complete};
 use crate::{MAX_FRAME, Receive, Transmit};
 
-impl VhostUser {
+impl<H: Half> Card<H> {
     /// What a header says of a packet; none where it says what was not agreed on, or means nothing.
     pub(super) fn said(&self, header: &[u8; LONG_HEADER]) -> Option<Metadata> {
         let metadata = Metadata::read(header.first_chunk::<HEADER_BYTES>()?)?;
@@ -21,18 +21,18 @@ impl VhostUser {
         (is_plain || self.options.offload).then_some(Metadata { checksum, ..metadata })
     }
 
-    /// What may be said to the driver: that a checksum was found right only to one that has agreed to hear of checksums (5.1.6.4.1).
-    pub(super) fn known_to_driver(&self, metadata: Metadata) -> Metadata {
-        let hears = self.control.device().is_some_and(|device| device.has(feature::GUEST_CHECKSUM));
+    /// What may be said to the other side: that a checksum was found right only to a driver that has agreed to hear of checksums (5.1.6.4.1).
+    pub(super) fn known_to_peer(&self, metadata: Metadata) -> Metadata {
+        let hears = H::SAYS_VALID && self.control.device().is_some_and(|device| device.has(feature::GUEST_CHECKSUM));
         let is_hidden = metadata.checksum == Checksum::Valid && !hears;
         Metadata { checksum: if is_hidden { Checksum::Unknown } else { metadata.checksum }, ..metadata }
     }
 
-    /// Whether the driver takes a packet as it is.
-    pub(super) fn driver_takes(&self, metadata: Metadata, headers: &Headers) -> bool {
+    /// Whether the other side takes a packet as it is.
+    pub(super) fn peer_takes(&self, metadata: Metadata, headers: &Headers) -> bool {
         let Some(device) = self.control.device() else { return false };
-        let checksum = !matches!(metadata.checksum, Checksum::Partial { .. }) || device.has(feature::GUEST_CHECKSUM);
-        let of_version = feature::GUEST_TCP[usize::from(headers.version == Network::Six)];
+        let checksum = !matches!(metadata.checksum, Checksum::Partial { .. }) || device.has(H::CHECKSUM);
+        let of_version = H::TCP[usize::from(headers.version == Network::Six)];
         checksum && (metadata.segmentation.is_none() || device.has(of_version))
     }
 

@@ -4,14 +4,17 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use conic_port::{Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, PortError};
+use conic_port::{
+    MAX_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, PortError, Role, VhostOptions, VhostUser,
+    VirtioUser,
+};
 
 use super::client::Ends;
 use crate::bench::failure::Failure;
 use crate::bench::temporary::{Folder, Program};
 
 /// What contestants are compared within.
-pub const GROUPS: [&str; 4] = ["memif", "packet", "xdp", "tap"];
+pub const GROUPS: [&str; 6] = ["memif", "vhost", "virtio", "packet", "xdp", "tap"];
 
 /// How a contestant is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +58,8 @@ const fn dpdk(
     Contestant { name, group, kind: Kind::Dpdk(devices, mode), against: Some(against) }
 }
 
-/// All contestants; in texts, `SOCKET` stands for the path of memif's socket.
-pub const CONTESTANTS: [Contestant; 9] = [
+/// All contestants; in texts, `SOCKET` stands for the path of a socket.
+pub const CONTESTANTS: [Contestant; 13] = [
     conic("conic memif", "memif", &["memif:SOCKET"]),
     dpdk(
         "DPDK net_memif",
@@ -65,6 +68,11 @@ pub const CONTESTANTS: [Contestant; 9] = [
         &["net_memif0,role=server,id=0,socket=SOCKET,socket-abstract=no"],
         "macswap",
     ),
+    // Both sides of vhost-user: the client is the driver's half in front of the one, the device's in front of the other.
+    conic("conic vhost-user", "vhost", &["vhost-user:SOCKET"]),
+    dpdk("DPDK net_vhost", "vhost", "conic vhost-user", &["net_vhost0,iface=SOCKET"], "macswap"),
+    conic("conic virtio-user", "virtio", &["virtio-user:SOCKET"]),
+    dpdk("DPDK net_virtio_user", "virtio", "conic virtio-user", &["net_virtio_user0,path=SOCKET"], "macswap"),
     conic("conic af-packet", "packet", &["af-packet:a1", "af-packet:b1"]),
     dpdk(
         "DPDK net_af_packet",
@@ -103,7 +111,7 @@ impl Ground {
     }
 
     fn socket(&self) -> String {
-        self.folder.join("memif").display().to_string()
+        self.folder.join("socket").display().to_string()
     }
 }
 
@@ -120,6 +128,8 @@ fn ip(line: &str) -> Result<(), Failure> {
 pub struct Server {
     child: Option<Program>,
     group: &'static str,
+    /// The client's port, where it must be there before the process.
+    waiting: Option<VhostUser>,
 }
 
 impl Server {
@@ -129,7 +139,7 @@ impl Server {
     ///
     /// The program is missing or does not start.
     pub fn start(ground: &Ground, contestant: &Contestant, cores: (usize, usize)) -> Result<Server, Failure> {
-        let mut server = Server { child: None, group: contestant.group };
+        let mut server = Server { child: None, group: contestant.group, waiting: None };
         if matches!(contestant.group, "packet" | "xdp") {
             for end in ["a", "b"] {
                 ip(&format!("link add {end}0 type veth peer name {end}1"))?;
@@ -139,6 +149,11 @@ impl Server {
         }
         // A server that was killed leaves its socket behind.
         let _ = std::fs::remove_file(ground.socket());
+        if contestant.group == "virtio" {
+            // DPDK's memory is not sealed.
+            let options = VhostOptions { unsealed: true, ..VhostOptions::new(&ground.socket()) };
+            server.waiting = Some(VhostUser::open(&options).map_err(|error| Failure::failed(error.to_string()))?);
+        }
         match contestant.kind {
             Kind::Bridge => {
                 ip("link add br0 type bridge")?;
@@ -165,11 +180,25 @@ impl Server {
                 let mode = format!("--forward-mode={mode}");
                 command.args(["--", "--total-num-mbufs=16384", &mode, "--auto-start", "--no-lsc-interrupt"]);
                 command.args(["--no-flush-rx", "--stats-period=3600"]).env("XDG_RUNTIME_DIR", &*ground.folder);
-                server.child = Some(begin(command, "packet forwarding")?);
+                server.child = Some(server.attended(|| begin(command, "packet forwarding"))?);
             }
         }
         std::thread::sleep(Duration::from_millis(300));
         Ok(server)
+    }
+
+    /// Does something while the client's port, where there is one already, answers what is asked.
+    fn attended<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> T {
+        let Some(port) = &mut self.waiting else { return work() };
+        std::thread::scope(|scope| {
+            let working = scope.spawn(work);
+            while !working.is_finished() {
+                // What is wrong shows when it does not come up.
+                let _ = port.receive(conic_native::clock::now(), &mut [0; MAX_FRAME]);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// The client's side.
@@ -177,21 +206,22 @@ impl Server {
     /// # Errors
     ///
     /// A port of the client cannot be opened.
-    pub fn client_ends(&self, ground: &Ground) -> Result<Ends, Failure> {
+    pub fn client_ends(&mut self, ground: &Ground) -> Result<Ends, Failure> {
         let failed = |error: PortError| Failure::failed(error.to_string());
-        if self.group == "memif" {
-            let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(&ground.socket()) };
-            let mut port = Memif::open(&options).map_err(failed)?;
-            let begun = conic_native::clock::now();
-            let mut frame = [0; 64];
-            while !port.is_connected() {
-                let now = conic_native::clock::now();
-                port.receive(now, &mut frame).map_err(failed)?;
-                if now.since(begun).seconds() > 10.0 {
-                    return Err(Failure::failed(format!("no connection: {}", port.description())));
-                }
+        let socket = ground.socket();
+        let one = match self.group {
+            "memif" => {
+                let options = MemifOptions { role: Role::Client, ..MemifOptions::new(&socket) };
+                Some(joined(Memif::open(&options).map_err(failed)?)?)
             }
-            return Ok(Ends { send: Box::new(port), receive: None });
+            "vhost" => {
+                let options = VhostOptions { role: Role::Client, ..VhostOptions::new(&socket) };
+                Some(joined(VirtioUser::open(&options).map_err(failed)?)?)
+            }
+            _ => None,
+        };
+        if let Some(send) = one.or(self.waiting.take().map(joined).transpose()?) {
+            return Ok(Ends { send, receive: None });
         }
         if self.group == "tap" {
             ip("link set a0 up")?;
@@ -225,6 +255,19 @@ impl Server {
         let seconds = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
         (seconds(11), seconds(12))
     }
+}
+
+/// A port of the client's, as soon as somebody is at its other end.
+fn joined(mut port: impl Port + 'static) -> Result<Box<dyn Port>, Failure> {
+    let begun = conic_native::clock::now();
+    while !port.is_up() {
+        let now = conic_native::clock::now();
+        port.receive(now, &mut [0; MAX_FRAME]).map_err(|error| Failure::failed(error.to_string()))?;
+        if now.since(begun).seconds() > 10.0 {
+            return Err(Failure::failed(format!("no connection: {}", port.description())));
+        }
+    }
+    Ok(Box::new(port))
 }
 
 /// Starts a program and waits until it says that it has begun; all that it says later is thrown away.

@@ -1,0 +1,250 @@
+//! A virtio network card as far as both of its halves are alike: features, rings, memory; and what they do differently.
+
+use std::fmt::Debug;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use conic_native::{Closer, Held, Ringer};
+use rustix::event::epoll;
+
+use super::channel::Channel;
+use super::memory::Regions;
+use super::message::{Header, Parts};
+use super::ring::{Agreed, LONG_HEADER, Put, Taken};
+use super::{Card, Counts, VhostOptions};
+use crate::Legacy;
+use crate::peer::ring_peer;
+
+/// Bits of the device's features (VIRTIO 1.2, 5.1.3 and 6).
+pub(super) mod feature {
+    use crate::vhost::VhostOptions;
+
+    /// Packets may come whose checksum is begun.
+    pub(crate) const CHECKSUM: u64 = 1 << 0;
+    /// The driver takes packets whose checksum is begun.
+    pub(crate) const GUEST_CHECKSUM: u64 = 1 << 1;
+    /// The driver takes TCP packets over IPv4, and over IPv6, that stand for several.
+    pub(crate) const GUEST_TCP: [u64; 2] = [1 << 7, 1 << 8];
+    /// Such may come.
+    pub(crate) const HOST_TCP: [u64; 2] = [1 << 11, 1 << 12];
+    pub(crate) const MERGED_BUFFERS: u64 = 1 << 15;
+    pub(crate) const SEVERAL_QUEUES: u64 = 1 << 22;
+    pub(crate) const ANY_LAYOUT: u64 = 1 << 27;
+    pub(crate) const INDIRECT: u64 = 1 << 28;
+    pub(crate) const EVENT_INDEX: u64 = 1 << 29;
+    /// vhost-user's own: there are further features, of the protocol, and rings begin switched off.
+    pub(crate) const PROTOCOL: u64 = 1 << 30;
+    pub(crate) const VERSION_1: u64 = 1 << 32;
+
+    /// What a port of these options offers, or agrees to.
+    pub(crate) fn offered(options: &VhostOptions) -> u64 {
+        let mut offered = MERGED_BUFFERS | ANY_LAYOUT | INDIRECT | EVENT_INDEX | PROTOCOL | VERSION_1;
+        if options.queues > 1 {
+            offered |= SEVERAL_QUEUES;
+        }
+        if options.offload {
+            offered |= CHECKSUM | GUEST_CHECKSUM;
+            GUEST_TCP.iter().chain(&HOST_TCP).for_each(|bit| offered |= bit);
+        }
+        offered
+    }
+}
+
+/// Bits of the protocol's features.
+pub(super) mod protocol {
+    pub(crate) const SEVERAL_QUEUES: u64 = 1 << 0;
+    pub(crate) const REPLIES: u64 = 1 << 3;
+    pub(crate) const MTU: u64 = 1 << 4;
+    pub(crate) const MEMORY_SLOTS: u64 = 1 << 15;
+    pub(crate) const STATUS: u64 = 1 << 16;
+    pub(crate) const ALL: u64 = REPLIES | MTU | MEMORY_SLOTS | STATUS;
+}
+
+/// One side of a ring: the device's, which uses what the driver makes available, or the driver's.
+pub trait Side: Debug + Send {
+    /// Takes the next packet, with the header before it.
+    fn take(&mut self, regions: &Regions, header: &mut [u8; LONG_HEADER], frame: &mut [u8]) -> Taken;
+    /// Puts a packet behind a header.
+    fn put(&mut self, regions: &Regions, header: &mut [u8; LONG_HEADER], frame: &[u8]) -> Put;
+    /// Shows the other side what was done; whether it wants to be told.
+    fn show(&mut self, regions: &Regions) -> bool;
+    /// How many slots the other side has not been shown.
+    fn unshown(&self) -> u16;
+    /// Asks the other side for word of news or for none. Behind the former a look into the ring is due.
+    fn interrupt(&self, regions: &Regions, wanted: bool);
+    /// Where a device stopped.
+    fn position(&self) -> u16;
+}
+
+/// What the two halves of a card do differently.
+pub trait Half: Debug + Sized + Send + 'static {
+    /// How it drives a ring.
+    type Ring: Side;
+    /// What ports and errors call it.
+    const KIND: &'static str;
+    /// Which ring of a pair it puts packets into: 0, to the driver, or 1.
+    const OUT: usize;
+    /// The feature with which the other half takes packets whose checksum is begun.
+    const CHECKSUM: u64;
+    /// Those with which it takes TCP packets that stand for several, over IPv4 and IPv6.
+    const TCP: [u64; 2];
+    /// Whether it may say that a checksum was found right.
+    const SAYS_VALID: bool;
+
+    /// As it is before anything is said.
+    fn new(options: &VhostOptions) -> Self;
+
+    /// What it rings when there is something for the other side.
+    fn bell<R>(queue: &Queue<R>) -> Option<&Held>;
+
+    /// What the other side rings.
+    fn awaited<R>(queue: &Queue<R>) -> Option<&Held>;
+
+    /// Says what is to be said first.
+    fn greet(_device: &mut Device<Self>, _channel: &Channel) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    /// Whether the other side has to say something before the connection can be used.
+    fn is_expecting(_device: &Device<Self>) -> bool {
+        false
+    }
+
+    /// Takes a message: its header, what follows, its descriptors.
+    fn hear(
+        device: &mut Device<Self>,
+        message: (Header, &[u8], Vec<Held>),
+        channel: &Channel,
+        options: &VhostOptions,
+        outside: &Outside,
+        counts: &mut Counts,
+    ) -> Result<(), &'static str>;
+
+    /// What another process needs to go on; nothing where it begins anew.
+    fn pass_on(card: &mut Card<Self>) -> Option<Legacy>;
+}
+
+/// What a card needs of this process.
+#[derive(Debug)]
+pub struct Outside {
+    /// What is slept on.
+    pub(super) waiter: OwnedFd,
+    /// Closes what the other side has passed.
+    pub(super) closer: Closer,
+    /// Rings the other side's bells; none where the system has nothing that does so without waiting.
+    pub(super) ringer: Option<Arc<Ringer>>,
+}
+
+/// One ring, as far as it has been said what it is.
+#[derive(Debug)]
+pub struct Queue<R> {
+    pub(super) slots: u32,
+    pub(super) parts: Option<Parts>,
+    pub(super) kick: Option<Held>,
+    pub(super) call: Option<Held>,
+    /// Kicked, or said to be polled, since it was stopped.
+    pub(super) is_started: bool,
+    pub(super) is_enabled: bool,
+    /// Where it stopped, or is to begin.
+    pub(super) base: u16,
+    /// While it is started and enabled, and all of it lies in the memory.
+    pub(super) ring: Option<R>,
+}
+
+impl<R> Queue<R> {
+    /// A ring of which nothing has been said.
+    pub(super) fn new() -> Queue<R> {
+        Queue {
+            slots: 0,
+            parts: None,
+            kick: None,
+            call: None,
+            is_started: false,
+            is_enabled: false,
+            base: 0,
+            ring: None,
+        }
+    }
+
+    /// Waits no longer for what the other side rings. That side has the same descriptor: closing this one alone would leave it in the waiter.
+    pub(super) fn forget_awaited<H: Half>(&mut self, outside: &Outside) {
+        if let Some(awaited) = H::awaited(self) {
+            // One that was never added needs not be removed.
+            let _ = epoll::delete(&outside.waiter, awaited);
+        }
+    }
+}
+
+/// A card: what was agreed, its memory, its rings.
+#[derive(Debug)]
+pub struct Device<H: Half> {
+    pub(super) features: u64,
+    pub(super) regions: Regions,
+    /// Two for each pair: to the driver, from the driver.
+    pub(super) queues: Vec<Queue<H::Ring>>,
+    pub(super) half: H,
+}
+
+impl<H: Half> Device<H> {
+    /// One to which nobody has said anything.
+    pub(super) fn new(options: &VhostOptions) -> Device<H> {
+        let queues = (0..2 * options.queues).map(|_| Queue::new()).collect();
+        Device { features: 0, regions: Regions::default(), queues, half: H::new(options) }
+    }
+
+    /// Whether both sides agreed on a feature.
+    pub(super) fn has(&self, feature: u64) -> bool {
+        self.features & feature != 0
+    }
+
+    pub(super) fn agreed(&self) -> Agreed {
+        let merges = self.has(feature::MERGED_BUFFERS);
+        Agreed {
+            event_index: self.has(feature::EVENT_INDEX),
+            merges,
+            long_header: merges || self.has(feature::VERSION_1),
+        }
+    }
+
+    /// Stops a ring, and shows the other side what was done.
+    pub(super) fn stop(&mut self, number: usize, outside: &Outside) {
+        let queue = &mut self.queues[number];
+        if let Some(mut ring) = queue.ring.take() {
+            if ring.show(&self.regions)
+                && let Some(bell) = H::bell(queue)
+            {
+                ring_peer(outside.ringer.as_deref(), bell);
+            }
+            queue.base = ring.position();
+        }
+    }
+
+    pub(super) fn stop_all(&mut self, outside: &Outside) {
+        (0..self.queues.len()).for_each(|number| self.stop(number, outside));
+    }
+
+    /// Leaves all rings and the memory that they lie in.
+    pub(super) fn leave_memory(&mut self, outside: &Outside) {
+        self.stop_all(outside);
+        // Whoever unmaps the last of memory gives all its pages back, and others wait for this thread.
+        outside.closer.close(std::mem::take(&mut self.regions));
+    }
+
+    /// The other side is gone.
+    pub(super) fn end(mut self, outside: &Outside) {
+        self.leave_memory(outside);
+        self.queues.iter_mut().for_each(|queue| queue.forget_awaited::<H>(outside));
+    }
+
+    /// Whether the other side says of a ring from it that it will not tell.
+    pub(super) fn is_polled(&self) -> bool {
+        let from_it = self.queues.iter().skip(1 - H::OUT).step_by(2);
+        from_it.filter(|queue| queue.ring.is_some()).any(|queue| H::awaited(queue).is_none())
+    }
+
+    /// How many pairs can be sent to, and received from.
+    pub(super) fn pairs(&self) -> (usize, usize) {
+        let used = |from: usize| self.queues.iter().skip(from).step_by(2).filter(|queue| queue.ring.is_some()).count();
+        (used(H::OUT), used(1 - H::OUT))
+    }
+}
