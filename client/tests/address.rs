@@ -1,14 +1,11 @@
 //! A client's address: it has the same when it attaches again, and may ask for another.
 
-#[allow(dead_code, reason = "each test crate uses its part of a daemon")]
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Nic, SMALL, attached, come_back, give_to, hear, say, welcome};
 use conic_client::{AttachError, Client, Link, Options, Reason, Refused};
 use conic_control::{Extensions, Message, VERSION};
 use conic_native::channel::{Channel, Listener};
-use support::{Nic, SMALL, attached, come_back, give_to, hear, say, welcome};
 
 const OWN: [u8; 6] = [2; 6];
 const OTHER: [u8; 6] = [6; 6];
@@ -154,7 +151,7 @@ fn a_daemon_that_is_too_old_to_give_another_is_not_asked() {
     let (_folder, socket, listener) = listen();
     let (client, channel) = std::thread::scope(|scope| {
         let old = Extensions(Extensions::KNOWN.0 & !Extensions::ADDRESS);
-        let daemon = scope.spawn(move || support::let_in(&listener, old));
+        let daemon = scope.spawn(move || crate::support::let_in(&listener, old));
         let options = Options { geometry: SMALL, ..Options::default() };
         let (client, _queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
         (client, daemon.join().expect("it lets the client in"))
@@ -168,7 +165,7 @@ fn a_daemon_that_is_too_old_to_give_another_is_not_asked() {
 fn a_late_word_is_taken_for_the_question_that_it_answers() {
     let (_folder, socket, listener) = listen();
     let (client, channel, _nic) = std::thread::scope(|scope| {
-        let daemon = scope.spawn(|| support::let_in(&listener, Extensions::KNOWN));
+        let daemon = scope.spawn(|| crate::support::let_in(&listener, Extensions::KNOWN));
         let options = Options { geometry: SMALL, patience: Duration::from_millis(100), ..Options::default() };
         let (client, _queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
         let (channel, nic) = daemon.join().expect("it lets the client in");

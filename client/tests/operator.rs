@@ -1,14 +1,11 @@
 //! What an operator makes of a daemon whose answer has no end: the daemon is played here.
 
-#[allow(dead_code, reason = "each test crate uses its part of a daemon")]
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{hear, welcome};
 use conic_client::{AttachError, Operator};
 use conic_control::{Extensions, Message, VERSION};
 use conic_native::channel::{Channel, Listener};
-use support::{hear, welcome};
 
 /// The most bytes of an answer that an operator reads, and those of a piece.
 const LONGEST: usize = 64 << 20;

@@ -1,11 +1,9 @@
 //! What a client makes of a daemon that answers late, goes away, or is older: the daemon is played here, message by message.
 
-#[allow(dead_code, reason = "each test crate uses its part of a daemon")]
-mod support;
-
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use crate::support::{SMALL, attached, come_back, give, hear, let_in, say, welcome};
 use conic_client::{AttachError, Client, Link, Options, Queue, Reason, Refused};
 use conic_control::{Attached, Bells, Extensions, Message, VERSION};
 use conic_fabric::Address;
@@ -13,7 +11,6 @@ use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, Listener};
 use conic_native::clock;
-use support::{SMALL, attached, come_back, give, hear, let_in, say, welcome};
 
 /// A daemon that is too old to limit packets.
 const OLD: Extensions = Extensions(Extensions::KNOWN.0 & !Extensions::LONGEST);

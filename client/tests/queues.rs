@@ -1,12 +1,10 @@
 //! A client's queue and its buffers over a NIC that is played here: what is sent and received, and that no buffer is lost.
 
-#[allow(dead_code, reason = "each test crate uses its part of a daemon")]
-mod support;
-
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::support::{Nic, SMALL, attached, come_back, give, welcome};
 use conic_client::{Buffer, Client, Link, Metadata, Options, Queue, SharedMemory, Woken};
 use conic_control::{Extensions, VERSION, Wait};
 use conic_fabric::{Address, Time};
@@ -15,7 +13,6 @@ use conic_interface::ccnic::{Descriptor, Flags};
 use conic_native::channel::{Channel, Listener};
 use conic_native::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use support::{Nic, SMALL, attached, come_back, give, welcome};
 use tempfile::TempDir;
 
 /// A client with its queue, and who it is the client of.

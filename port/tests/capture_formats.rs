@@ -1,15 +1,13 @@
 //! What is in a capture file is what is read, in every format; what is written is read again.
 
-mod support;
-
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::support::{Fixture, frame, read, read_sound};
 use conic_check::skipped;
 use conic_port::{CaptureFormat, CaptureWriter, Problem, Timestamp};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use support::{Fixture, frame, read, read_sound};
 
 const ETHERNET: u32 = 1;
 

@@ -1,18 +1,16 @@
 //! Damaged capture files: cut anywhere, changed anywhere. A clear error or fewer frames; never a panic, a hang, or
 //! memory by a length that the file claims.
 
-mod support;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Cursor;
 
+use crate::support::{Fixture, frame, read, small_files};
 use conic_fabric::Time;
 use conic_port::{
     CAPTURED_MAX, CaptureFormat, CapturePort, CaptureReader, CaptureWriter, Loops, MAX_FRAME, MIN_FRAME, Pace, Port,
     Problem, Receive, Replay, Speed, Timestamp,
 };
-use support::{Fixture, frame, read, small_files};
 
 /// Counts what this thread allocates.
 struct Counting;

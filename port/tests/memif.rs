@@ -1,17 +1,15 @@
 //! memif between two ports of ours, and with stock DPDK at the other end, as both sides.
 
-mod support;
-
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use crate::support::network::detail;
+use crate::support::testpmd::{PLAIN, Testpmd, exchange, frame};
 use conic_check::lingering;
 use conic_fabric::Time;
 use conic_native::channel::Channel;
 use conic_native::clock;
 use conic_port::{MAX_FRAME, Memif, MemifOptions, Port, PortSpec, Receive, Role, Transmit};
-use support::network::detail;
-use support::testpmd::{PLAIN, Testpmd, exchange, frame};
 
 fn milliseconds(count: u64) -> Time {
     Time::from_nanoseconds(1_000_000 * count)

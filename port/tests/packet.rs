@@ -1,13 +1,14 @@
 //! The packet socket against the kernel, over a pair of connected interfaces.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::process::Command;
 
+use crate::support::network::{
+    EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, wait, wait_for,
+};
 use conic_fabric::Time;
 use conic_native::socket::set_option;
 use conic_native::{Flag, clock};
@@ -16,9 +17,6 @@ use conic_port::offload::virtio::{Checksum, HEADER_BYTES, Metadata, Segmentation
 use conic_port::offload::vlan::Tag;
 use conic_port::offload::{Headers, TCP};
 use conic_port::{MAX_FRAME, PacketOptions, PacketSocket, Port, PortSpec, Receive, Transmit};
-use support::network::{
-    EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, wait, wait_for,
-};
 
 const SECOND: Time = Time::from_nanoseconds(1_000_000_000);
 

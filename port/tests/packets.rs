@@ -1,10 +1,8 @@
 //! Frames that are nearly right, given to everything that reads what stands in them.
 
-mod reading;
-
 use std::path::Path;
 
-use reading::Readers;
+use crate::reading::{self, Readers};
 
 /// Where the kept frames are: ARP, IPv4 and IPv6 with TCP, UDP, ICMP, options, extension headers, fragments and tags.
 fn corpus() -> std::path::PathBuf {

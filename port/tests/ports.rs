@@ -1,10 +1,9 @@
 //! The contract of a port, for the loopback and for replayed and recorded captures.
 
-mod support;
-
 use std::io::Cursor;
 use std::path::Path;
 
+use crate::support::{Fixture, frame, read_sound};
 use conic_fabric::Time;
 use conic_port::{
     CapturePort, CaptureReader, Loopback, Loops, MAX_FRAME, MIN_FRAME, Pace, Port, Receive, Replay, ShortFrames, Speed,
@@ -12,7 +11,6 @@ use conic_port::{
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use support::{Fixture, frame, read_sound};
 
 fn nanoseconds(count: u64) -> Time {
     Time::from_nanoseconds(count)

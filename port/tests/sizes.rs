@@ -1,17 +1,15 @@
 //! Every length of a frame, 60 to 9600 bytes, through every kind of port, unchanged.
 
-mod support;
-
 use std::fs::File;
 use std::io::Write;
 
+use crate::support::network::{EXPERIMENT, alone, packet_socket, pair, receive, receive_at};
 use conic_check::skipped;
 use conic_fabric::Time;
 use conic_port::{
     MAX_FRAME, MIN_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, PortSpec, Receive, Role, Tap,
     TapOptions, Transmit, XdpOptions, XdpSocket,
 };
-use support::network::{EXPERIMENT, alone, packet_socket, pair, receive, receive_at};
 
 /// An MTU for frames of 9600 bytes.
 const MTU: usize = MAX_FRAME - 14;

@@ -1,14 +1,13 @@
 //! The TAP port against the kernel. Each test has a network namespace of its own, so that nothing on the machine is
 //! touched; without the right to make one, a test says that it is skipped.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use crate::support::network::{self, EXPERIMENT, frame, packet_socket, receive_at, wait};
 use conic_check::skipped;
 use conic_fabric::Time;
 use conic_port::offload::TCP;
@@ -16,7 +15,6 @@ use conic_port::offload::checksum::fill;
 use conic_port::offload::segment::LONGEST;
 use conic_port::offload::virtio::{Checksum, Metadata, Segmentation};
 use conic_port::{Ipv4Address, MAX_FRAME, MIN_FRAME, Port, Receive, Tap, TapOptions, Transmit};
-use support::network::{self, EXPERIMENT, frame, packet_socket, receive_at, wait};
 
 /// Puts this thread into a network namespace of its own.
 fn alone() -> bool {

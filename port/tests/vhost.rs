@@ -1,14 +1,12 @@
 //! vhost-user with stock frontends: DPDK's virtio driver, as client and as server, and a virtual machine with Linux.
 
-mod support;
-
+use crate::support::machine::Machine;
+use crate::support::network::detail;
+use crate::support::testpmd::{PLAIN, Testpmd, exchange};
 use conic_fabric::Time;
 use conic_native::clock;
 use conic_port::offload::checksum;
 use conic_port::{MAX_FRAME, Port, PortSpec, Receive, Role, Transmit, VhostOptions, VhostUser, VirtioUser};
-use support::machine::Machine;
-use support::network::detail;
-use support::testpmd::{PLAIN, Testpmd, exchange};
 
 /// DPDK's memory without huge pages is not sealed.
 fn options(folder: &tempfile::TempDir) -> VhostOptions {

@@ -1,17 +1,17 @@
 //! The AF_XDP socket against the kernel, over a pair of connected interfaces.
 
-mod support;
-
 use std::io::Write;
 use std::net::UdpSocket;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use crate::support::network::{
+    EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, wait_for,
+};
 use conic_check::skipped;
 use conic_fabric::Time;
 use conic_port::offload::checksum::{self, Verdict};
 use conic_port::{CopyMode, Legacy, MAX_FRAME, Port, PortSpec, Receive, Transmit, XdpOptions, XdpSocket};
-use support::network::{EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, wait_for};
 
 /// A pair of interfaces and a socket on one of them; `None`, with a word about it, where this kernel has no AF_XDP.
 fn open(mtu: usize, options: XdpOptions) -> Option<XdpSocket> {

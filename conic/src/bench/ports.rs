@@ -18,7 +18,7 @@ use super::progress::Progress;
 use client::{Figures, Load};
 use server::{Contestant, Ground, Server};
 
-/// Conic's ports beside DPDK's memif, AF_XDP, packet-socket and TAP drivers and the kernel's bridge, alternating
+/// Conic's ports beside DPDK's memif, vhost-user, AF_XDP, packet-socket and TAP drivers and the kernel's bridge, alternating
 ///
 /// Needs root (it works in a network namespace of its own) and, for the peers, `dpdk-testpmd`; a peer that is not there or
 /// does not start is named and left out.
@@ -44,14 +44,16 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   conic bench ports
-  conic bench ports --only memif --rounds 10
+  conic bench ports --only memif,vhost,virtio --rounds 10
   conic bench ports --json";
 
 const FAIR: &str = "The client is the same for all: a closed loop on one core that writes every byte
 of each frame and checks every byte of what comes back. What is measured runs in
-a process of its own on the other core and never sleeps. memif: it sends each
-frame back. The others: it carries frames from one interface to another, and the
-client sends and receives through packet sockets on their far ends. After 20 ms
+a process of its own on the other core and never sleeps. memif, vhost
+(the backend, and conic's frontend as client) and virtio (the other way round): it
+sends each frame back. The others: it carries frames from one interface to
+another, and the client sends and receives through packet sockets on their far
+ends. After 20 ms
 without a frame others are sent; those that have not come a second after the
 last one at the end are lost. A ratio is conic's figure over the peer's, by
 rounds.";
@@ -203,13 +205,13 @@ fn print(report: &Report, arguments: &Arguments) {
     println!("ports beside their peers, {} rounds of {each} each", report.rounds);
     for point in POINTS {
         println!("\n  {}", point.name);
-        println!("  {:18} {:>10} {:>17} {:>8} {:>8} {:>7}", "", "rate", "", "p50", "p99", "kernel");
+        println!("  {:20} {:>10} {:>17} {:>8} {:>8} {:>7}", "", "rate", "", "p50", "p99", "kernel");
         for row in report.rows.iter().filter(|row| row.point == point.name) {
             let rate = format!("{} Mpps", three_digits(row.mpps.median));
             let spread = range(row.mpps, three_digits);
             let (p50, p99) = (nanoseconds(row.p50_ns.median), nanoseconds(row.p99_ns.median));
             let kernel = row.kernel_share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", 100.0 * share));
-            println!("  {:18} {rate:>10} {spread:>17} {p50:>8} {p99:>8} {kernel:>7}", row.contestant);
+            println!("  {:20} {rate:>10} {spread:>17} {p50:>8} {p99:>8} {kernel:>7}", row.contestant);
             if let (Some(conic), Some(rate), Some(latency)) =
                 (row.against, row.conic_rate_ratio, row.conic_latency_ratio)
             {

@@ -154,7 +154,7 @@ impl<H: Half> Card<H> {
 
     /// Whether rings are in use.
     pub fn is_connected(&self) -> bool {
-        self.control.device().is_some_and(|device| device.pairs() != (0, 0))
+        self.control.device().is_some_and(|device| device.queues.iter().any(|queue| queue.ring.is_some()))
     }
 
     /// Looks who connects and what is said.

@@ -1,5 +1,5 @@
 //! Capture files built field by field from the format descriptions, independently of the code under test.
-#![allow(dead_code, reason = "each test program uses a part of this")]
+#![allow(dead_code, reason = "the program with DPDK uses a part of this")]
 
 pub mod machine;
 pub mod network;

@@ -1,6 +1,6 @@
 //! A DPDK device as a port, against the kernel: DPDK's own packet-socket driver on one end of a pair of interfaces.
-#![cfg(feature = "dpdk")]
 
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::io::Write;

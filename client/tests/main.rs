@@ -1,0 +1,16 @@
+//! What a program links to, checked against daemons that are played here, message by message: one program, because what its tests share is
+//! then compiled once.
+//!
+//! | file | what it checks |
+//! |---|---|
+//! | `queues` | queues and buffers: what is sent and received, and that no buffer is lost |
+//! | `played` | a daemon that answers late, goes away, or is older |
+//! | `address` | a client has the same address when it attaches again, and may ask for another |
+//! | `operator` | an operator's connection, and an answer without an end |
+//! | `support` | the daemon |
+
+mod address;
+mod operator;
+mod played;
+mod queues;
+mod support;
