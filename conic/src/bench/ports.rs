@@ -49,14 +49,13 @@ const EXAMPLES: &str = "Examples:
 
 const FAIR: &str = "The client is the same for all: a closed loop on one core that writes every byte
 of each frame and checks every byte of what comes back. What is measured runs in
-a process of its own on the other core and never sleeps. memif, vhost
-(the backend, and conic's frontend as client) and virtio (the other way round): it
+a process of its own on the other core and never sleeps. memif, vhost (it is the
+backend, and conic's frontend the client) and virtio (the other way round): it
 sends each frame back. The others: it carries frames from one interface to
 another, and the client sends and receives through packet sockets on their far
-ends. After 20 ms
-without a frame others are sent; those that have not come a second after the
-last one at the end are lost. A ratio is conic's figure over the peer's, by
-rounds.";
+ends. After 20 ms without a frame others are sent; those that have not come a
+second after the last one at the end are lost. A ratio is conic's figure over
+the peer's, by rounds.";
 
 /// What each contestant is measured at.
 const POINTS: [Load; 3] = [
