@@ -9,7 +9,7 @@
 //! | `offload`, `packets` | what a NIC does to frames for a host, and how they are read |
 //! | `support`, `reading` | frames, namespaces, peers |
 //!
-//! `dpdk` is a program of its own: DPDK starts once in a process.
+//! `dpdk_device` is a program of its own: DPDK starts once in a process.
 
 mod capture_formats;
 mod capture_hostile;
