@@ -19,7 +19,7 @@ use crate::vhost::half::Side;
 use crate::vhost::memory::{Regions, Spot};
 use crate::vhost::message::Parts;
 use crate::vhost::ring::{
-    AHEAD, Agreed, DESCRIPTOR, Fault, INDEX, LONG_HEADER, MERGED, MOST_PIECES, NEXT, Put, SLOTS, Taken, USED, WRITE,
+    AHEAD, Agreed, DESCRIPTOR, Fault, INDEX, LONG_HEADER, MERGED, NEXT, Put, SLOTS, Taken, USED, WRITE,
 };
 use crate::vhost::wish::Wish;
 
@@ -53,6 +53,11 @@ impl Layout {
     #[cfg(test)]
     pub(super) fn used(&self) -> usize {
         self.used
+    }
+
+    #[cfg(test)]
+    pub(super) fn available(&self) -> usize {
+        self.available
     }
 
     #[cfg(test)]
@@ -198,7 +203,7 @@ impl DriverRing {
     #[inline(always)]
     fn gather(&mut self, memory: &Mapping, header: &mut [u8; LONG_HEADER], frame: &mut [u8]) -> Result<Taken, Fault> {
         let before = self.agreed.header();
-        let (mut come, mut left, mut is_too_long) = (0, 1, false);
+        let (mut come, mut left) = (0, 1);
         while left > 0 {
             if self.seen == self.limit {
                 // All of a packet is shown at once.
@@ -218,21 +223,22 @@ impl DriverRing {
             }
             let length = if is_sound { bytes - skipped } else { 0 };
             let begin = come - before.min(come);
-            match frame.get_mut(begin..begin + length) {
-                Some(into) => memory.read_bytes(at + skipped, into),
-                None => is_too_long = true,
+            // What finds no room is left out with all the rest.
+            if let Some(into) = frame.get_mut(begin..begin + length) {
+                memory.read_bytes(at + skipped, into);
             }
             come += length;
             self.make_available(memory, descriptor, 1);
             if !is_sound {
                 return Err(Fault::Bounds);
             }
-            if left == 0 || left > MOST_PIECES {
+            if left == 0 {
                 return Err(Fault::Chain);
             }
             left -= 1;
         }
-        Ok(if is_too_long { Taken::TooLong } else { Taken::Packet(come - before) })
+        let length = come - before;
+        Ok(if length > frame.len() { Taken::TooLong } else { Taken::Packet(length) })
     }
 
     /// Takes back what was used.

@@ -133,6 +133,16 @@ fn a_ring_that_is_full_says_so_and_takes_more_when_it_was_emptied() {
 }
 
 #[test]
+fn a_frame_that_no_ring_can_hold_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let frontend = VhostOptions { role: Role::Client, log2_slots: 1, ..options(&folder) };
+    let Pair { mut frontend, now, .. } = Pair::open(&options(&folder), &frontend);
+    assert_eq!(frontend.transmit(now, &[7; 9600]).expect("a port"), Transmit::Refused);
+    assert_eq!(frontend.counters().refused_over_mtu, 1);
+    assert_eq!(frontend.transmit(now, &[7; 4084]).expect("a port"), Transmit::Accepted);
+}
+
+#[test]
 fn several_queues_are_asked_for_and_as_many_used_as_there_are() {
     let folder = tempfile::tempdir().expect("a folder");
     for (offered, asked, used) in [(4, 2, 2), (2, 4, 2), (1, 4, 1), (4, 1, 1)] {
@@ -221,6 +231,8 @@ struct Liar {
     /// The memory that it was given.
     memory: Option<Mapping>,
     bells: Vec<Held>,
+    /// What was agreed on.
+    features: u64,
 }
 
 /// What a backend of today has.
@@ -230,7 +242,7 @@ impl Liar {
     fn accept(listener: &Listener) -> Liar {
         let (socket, _) = listener.accept().expect("a socket").expect("somebody has connected");
         let channel = Channel::of(socket, &Closer::start().expect("a thread"));
-        Liar { channel, heard: Vec::new(), memory: None, bells: Vec::new() }
+        Liar { channel, heard: Vec::new(), memory: None, bells: Vec::new(), features: 0 }
     }
 
     /// Answers what has come: `lie` may say something else than what is right.
@@ -243,15 +255,19 @@ impl Liar {
                     let bytes = places[0].bytes as usize;
                     self.memory = Some(Mapping::of(memory.as_fd(), bytes, 0).expect("memory"));
                 }
+                Request::SetFeatures(features) => self.features = features,
                 Request::SetBell { .. } => self.bells.append(&mut descriptors),
                 _ => {}
             }
             let right = match header.request {
                 request::GET_FEATURES => FEATURES,
-                request::GET_PROTOCOL => protocol::ALL,
+                request::GET_PROTOCOL => protocol::ALL | protocol::SEVERAL_QUEUES,
+                request::GET_QUEUES => 1,
                 _ => 0,
             };
-            if header.needs_reply || matches!(header.request, request::GET_FEATURES | request::GET_PROTOCOL) {
+            if header.needs_reply
+                || matches!(header.request, request::GET_FEATURES | request::GET_PROTOCOL | request::GET_QUEUES)
+            {
                 let said = lie(header.request, right).unwrap_or_else(|| answer(header.request, Answer::Word(right)));
                 let _ = self.channel.send(&said, None);
             }
@@ -260,9 +276,15 @@ impl Liar {
 }
 
 /// A frontend that a liar has been joined to.
-fn joined_to(lie: impl Fn(u32, u64) -> Option<Vec<u8>>) -> (VirtioUser, Liar, (Listener, tempfile::TempDir)) {
+fn joined_to(lie: impl Fn(u32, u64) -> Option<Vec<u8>>) -> Joined {
+    joined(false, lie)
+}
+
+type Joined = (VirtioUser, Liar, (Listener, tempfile::TempDir));
+
+fn joined(offload: bool, lie: impl Fn(u32, u64) -> Option<Vec<u8>>) -> Joined {
     let folder = tempfile::tempdir().expect("a folder");
-    let options = VhostOptions { role: Role::Client, log2_slots: 6, ..options(&folder) };
+    let options = VhostOptions { role: Role::Client, queues: 2, log2_slots: 6, offload, ..options(&folder) };
     let closer = Closer::start().expect("a thread");
     let listener = Listener::open(&options.socket, SocketType::STREAM, false, &closer).expect("a socket");
     let mut port = VirtioUser::open(&options).expect("a port");
@@ -281,6 +303,12 @@ fn each_thing_is_said_once_and_in_order() {
     assert!(port.is_up(), "{}", port.description());
     let ring = [8, 10, 9, 13, 12];
     assert_eq!(liar.heard, [&[1, 15, 16, 3, 2, 5][..], &ring, &ring, &[18, 18]].concat());
+    assert_eq!(liar.features, FEATURES);
+    // Nobody is to ring until somebody sleeps.
+    for (layout, begin) in rings() {
+        let memory = liar.memory.as_ref().expect("memory");
+        assert_eq!(memory.load_u16(begin + layout.available()), super::super::wish::NOT_NOW);
+    }
     // What does not answer by agreement is told everything at once.
     let silent = |number, _| (number == request::GET_PROTOCOL).then(|| answer(number, Answer::Word(0)));
     let (port, liar, _listener) = joined_to(silent);
@@ -310,7 +338,35 @@ fn answers_that_cannot_be_end_the_connection_and_it_is_tried_again() {
             assert!(!port.is_up() && port.description().contains("could not do"), "{at}: {}", port.description());
         }
     }
-    // Who says nothing is waited for no longer than two seconds.
+    // Several queues of which there is one are not agreed on.
+    let several = |number, _| (number == 1).then(|| answer(1, Answer::Word(FEATURES | feature::SEVERAL_QUEUES)));
+    let (port, liar, _listener) = joined_to(several);
+    assert!(port.is_up() && liar.heard.contains(&request::GET_QUEUES));
+    assert_eq!(liar.features, FEATURES);
+    // A backend of old has one pair, and rings that need not be switched on.
+    let (port, liar, _listener) =
+        joined_to(|number, _| (number == 1).then(|| answer(1, Answer::Word(feature::VERSION_1))));
+    let ring = [8, 10, 9, 13, 12];
+    assert_eq!(liar.heard, [&[1, 3, 2, 5][..], &ring, &ring].concat());
+    assert!(port.is_up());
+    // That a checksum was found right is for drivers to hear, and for no device.
+    let hears = FEATURES | feature::CHECKSUM | feature::GUEST_CHECKSUM;
+    let (mut port, liar, _listener) = joined(true, |number, _| (number == 1).then(|| answer(1, Answer::Word(hears))));
+    let (frame, _) = unfinished(600);
+    let found = Metadata { checksum: Checksum::Valid, segmentation: None };
+    assert_eq!(port.transmit_unfinished(Time::ZERO, &frame, found).expect("a port"), Transmit::Accepted);
+    let (layout, begin) = rings()[1];
+    assert_eq!(liar.memory.as_ref().expect("memory").load_u16(begin + layout.buffer(0)), 0);
+    // An answer brings no descriptor.
+    let (mut port, liar, _listener) = joined_to(|_, _| Some(Vec::new()));
+    let said = answer(request::GET_FEATURES, Answer::Word(FEATURES));
+    liar.channel.send(&said, Some(event().expect("a bell").as_fd())).expect("a socket");
+    port.receive(Time::ZERO, &mut [0; MAX_FRAME]).expect("a port");
+    assert!(port.description().contains("nothing that was asked"), "{}", port.description());
+    // Who says nothing is waited for no longer than two seconds, from the beginning on.
+    let (mut port, _liar, _listener) = joined_to(|_, _| Some(Vec::new()));
+    port.receive(seconds(3), &mut [0; MAX_FRAME]).expect("a port");
+    assert!(port.description().contains("too long"), "{}", port.description());
     let (mut port, mut liar, _listener) = joined_to(|number, _| (number == 5).then(Vec::new));
     port.receive(seconds(1), &mut [0; MAX_FRAME]).expect("a port");
     liar.listen(|_, _| None);
@@ -337,12 +393,16 @@ impl Liar {
     }
 }
 
+fn count(port: &VirtioUser, kind: &str) -> u64 {
+    port.details().into_iter().find(|(name, _)| *name == kind).map_or(0, |(_, count)| count)
+}
+
+fn receive(port: &mut VirtioUser) -> Receive {
+    port.receive(Time::ZERO, &mut [0; MAX_FRAME]).expect("a port")
+}
+
 #[test]
-fn elements_that_cannot_be_are_faults_by_kind() {
-    let count = |port: &VirtioUser, kind: &str| {
-        port.details().into_iter().find(|(name, _)| *name == kind).map_or(0, |(_, count)| count)
-    };
-    let receive = |port: &mut VirtioUser| port.receive(Time::ZERO, &mut [0; MAX_FRAME]).expect("a port");
+fn more_than_is_under_way_and_what_is_not_are_not_taken_back() {
     let (mut port, liar, _listener) = joined_to(|_, _| None);
     // More than there are buffers, in either ring.
     liar.uses(0, 65, 0, 72);
@@ -355,7 +415,25 @@ fn elements_that_cannot_be_are_faults_by_kind() {
     liar.uses(1, 65, 0, 0);
     assert_eq!(port.transmit(Time::ZERO, &[7; 60]).expect("a port"), Transmit::Refused);
     assert!(count(&port, "fault_index") == 1 && !port.is_up());
-    // Numbers beyond the ring, bytes beyond the buffer or within the header; a buffer twice; more buffers than were used.
+    // More than are under way, though not more than there are slots.
+    let (mut port, liar, _listener) = joined_to(|_, _| None);
+    (0..12).for_each(|_| assert_eq!(port.transmit(Time::ZERO, &[7; 9600]).expect("a port"), Transmit::Accepted));
+    liar.uses(1, 13, 0, 0);
+    assert_eq!(port.transmit(Time::ZERO, &[7; 9600]).expect("a port"), Transmit::Refused);
+    assert_eq!(count(&port, "fault_index"), 1);
+    // One that was used twice.
+    let (mut port, liar, _listener) = joined_to(|_, _| None);
+    (0..64).for_each(|_| assert_eq!(port.transmit(Time::ZERO, &[7; 60]).expect("a port"), Transmit::Accepted));
+    liar.uses(1, 1, 5, 0);
+    liar.uses(1, 2, 5, 0);
+    assert_eq!(port.transmit(Time::ZERO, &[7; 60]).expect("a port"), Transmit::Refused);
+    assert_eq!(count(&port, "fault_number"), 1);
+    assert_eq!(port.transmit(Time::ZERO, &[7; 60]).expect("a port"), Transmit::Accepted, "the first is free");
+}
+
+#[test]
+fn elements_that_cannot_be_are_faults_by_kind() {
+    // Numbers beyond the ring, bytes beyond the buffer or within the header; no buffers, and more than were used.
     let (mut port, liar, _listener) = joined_to(|_, _| None);
     let (layout, begin) = rings()[0];
     let memory = liar.memory.as_ref().expect("memory");
@@ -377,8 +455,19 @@ fn elements_that_cannot_be_are_faults_by_kind() {
     memory.store_u16(begin + layout.buffer(3) + MERGED, 1);
     liar.uses(0, 8, 3, 72);
     assert_eq!(receive(&mut port), Receive::Frame { length: 60, captured: None });
+    // One that is longer than a frame may be is left out, all of it.
+    for (index, part) in (9..).zip([2048; 5]) {
+        memory.store_u16(begin + layout.buffer(index as usize) + MERGED, 5);
+        liar.uses(0, index, index.into(), part);
+    }
+    assert_eq!((receive(&mut port), port.counters().skipped_oversized), (Receive::Skipped, 1));
+    assert_eq!(receive(&mut port), Receive::None);
+    port.flush(Time::ZERO).expect("a port");
+    // Each buffer is back but those of which it said what cannot be: twice no number, twice no bytes of a chain.
+    let available = begin + layout.available() + INDEX;
+    assert_eq!(memory.load_u16(available), 64 + 13 - 2);
     // Patience has an end.
-    for index in 9..=72 {
+    for index in 14..=77 {
         liar.uses(0, index, 99, 72);
         receive(&mut port);
     }
