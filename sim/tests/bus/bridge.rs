@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Core, Line, Time};
+use conic_fabric::{Core, Line};
 use conic_sim::Role;
 use conic_sim::bus::{Attachment, BusCore, BusSimulation, EngineShape, RegisterAccess};
 
-use super::{BEGINS, Places, parameters, places, took};
+use super::{BEGINS, Places, parameters, places, took, took_on, wait_until};
 
 #[test]
 fn a_device_that_meets_the_processor_is_refused_once_and_then_comes_through() {
@@ -15,7 +15,7 @@ fn a_device_that_meets_the_processor_is_refused_once_and_then_comes_through() {
     let found = Rc::new(RefCell::new(None));
     let into = Rc::clone(&found);
     let engine = move |core: &BusCore<'_>, places: Places| {
-        core.spin_until(Time::from_nanoseconds(BEGINS + 2_000));
+        wait_until(core, BEGINS + 2_000);
         let begins = core.now();
         assert_eq!(core.load(places.device), 3);
         into.replace(Some(core.now().since(begins)));
@@ -30,6 +30,75 @@ fn a_device_that_meets_the_processor_is_refused_once_and_then_comes_through() {
     assert!(counters.refusals >= 1, "{counters:?}");
     // One of the processor's transactions, then its own two buses, however often the processor comes.
     assert!(span < 2 * (28 + 20 + 8) + 62 + 16, "{span} cycles");
+}
+
+#[test]
+fn what_the_bridge_has_refused_comes_again_after_the_refusal() {
+    // The processor's read comes across while the device holds the I/O bus, and then never again.
+    let span = |refusal| {
+        let mut machine = parameters();
+        machine.io.refusal = refusal;
+        let found = Rc::new(RefCell::new(None));
+        let into = Rc::clone(&found);
+        let engine = move |core: &BusCore<'_>, places: Places| {
+            wait_until(core, BEGINS + 2_000);
+            let begins = core.now();
+            core.load(places.device);
+            into.replace(Some(core.now().since(begins).picoseconds()));
+        };
+        let (_, counters) = took_on(&machine, Attachment::IoBus, engine, |core, places| {
+            core.store(places.device, 3);
+            wait_until(core, BEGINS + 2_000);
+            core.register_read(places.registers);
+        });
+        assert_eq!(counters.refusals, 1);
+        found.take().expect("the device has read it") / machine.core.cycles(1)
+    };
+    // The processor's load has its bus first, and ends as if nothing had been refused, unless the refusal is longer than its first part.
+    let [none, short, long] = [0, 4, 60].map(span);
+    assert!(none <= short && short < long, "{none}, {short} and {long} cycles");
+}
+
+#[test]
+fn stores_go_as_fast_as_the_memory_bus_until_the_bridges_buffer_is_full() {
+    let span = |buffer| {
+        let mut machine = parameters();
+        machine.io.buffer = buffer;
+        let idle = |_: &BusCore<'_>, _: Places| {};
+        let (span, _) = took_on(&machine, Attachment::IoBus, idle, |core, places| {
+            (0..8).for_each(|value| core.register_write(places.registers, value));
+            core.full_fence();
+        });
+        span
+    };
+    assert_eq!(span(16), 3 + 1 + 8 * 12);
+    // With one place each store but the first waits until the one before it has had the I/O bus.
+    assert!(span(1) >= 3 + 1 + 12 + 7 * 20, "{}", span(1));
+}
+
+#[test]
+fn an_engine_that_was_busy_when_something_came_does_not_sleep_over_it() {
+    let engine = |core: &BusCore<'_>, places: Places| {
+        loop {
+            while let Some(access) = core.next_access(places.registers) {
+                if let RegisterAccess::Store(_, value) = access {
+                    core.store(places.device, value);
+                }
+            }
+            // Longer than a store takes: it comes between the look and the sleep.
+            core.work(400);
+            core.spin();
+        }
+    };
+    let (_, counters) = took(Attachment::MemoryBus, engine, |core, places| {
+        for value in 1..20 {
+            core.register_write(places.registers, value);
+            while core.load(places.device) != value {
+                core.spin();
+            }
+        }
+    });
+    assert_eq!(counters.memory.of("store"), 19);
 }
 
 #[test]

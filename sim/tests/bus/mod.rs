@@ -33,6 +33,14 @@ fn places(lines: u64) -> (Layout, Places) {
     (layout, Places { device, memory, registers })
 }
 
+/// Waits until a time in nanoseconds, whatever comes.
+fn wait_until(core: &BusCore<'_>, nanoseconds: u64) {
+    let until = Time::from_nanoseconds(nanoseconds);
+    while core.now() < until {
+        core.spin_until(until);
+    }
+}
+
 /// When the processor begins what is measured, in nanoseconds, at a cycle of both buses.
 const BEGINS: u64 = 10_000;
 
@@ -43,22 +51,32 @@ fn took(
     engine: impl FnOnce(&BusCore<'_>, Places) + 'static,
     processor: impl Fn(&BusCore<'_>, Places) + 'static,
 ) -> (u64, Counters) {
+    took_on(&parameters(), attachment, engine, processor)
+}
+
+/// The same on a machine of one's own.
+fn took_on(
+    parameters: &BusParameters,
+    attachment: Attachment,
+    engine: impl FnOnce(&BusCore<'_>, Places) + 'static,
+    processor: impl Fn(&BusCore<'_>, Places) + 'static,
+) -> (u64, Counters) {
     let (layout, places) = places(4);
-    let parameters = parameters();
     let cycle = parameters.core.cycles(1);
-    let mut simulation = BusSimulation::new(&parameters, &layout, 1, attachment);
+    let mut simulation = BusSimulation::new(parameters, &layout, 1, attachment);
+    simulation.set_limit(Time::from_nanoseconds(10_000_000));
     let shape = EngineShape { blocks: 4, lines: places.device..places.device + 256, registers: vec![places.registers] };
     simulation.engine(0, "engine", &shape, move |core| engine(core, places));
     let found = Rc::new(RefCell::new((0, Counters::default())));
     let into = Rc::clone(&found);
     simulation.processor(0, "processor", Role::Main, move |core| {
-        core.spin_until(Time::from_nanoseconds(BEGINS));
+        wait_until(core, BEGINS);
         let before = core.machine().borrow().counters[0].clone();
         let begins = core.now();
         processor(core, places);
         let span = core.now().since(begins).picoseconds();
         // The bridge finishes what it has buffered.
-        core.spin_until(core.now() + Time::from_nanoseconds(5_000));
+        wait_until(core, core.now().nanoseconds() + 5_000);
         let counters = core.machine().borrow().counters[0].since(&before);
         into.replace((span / cycle, counters));
     });

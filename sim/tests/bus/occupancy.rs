@@ -4,7 +4,7 @@
 use conic_fabric::Core;
 use conic_sim::bus::Attachment;
 
-use super::{Places, parameters, took};
+use super::{Places, parameters, took, wait_until};
 use conic_sim::bus::BusCore;
 
 /// Picoseconds of so many cycles.
@@ -97,11 +97,11 @@ fn who_has_a_line_alone_writes_it_without_a_bus_and_who_writes_it_whole_needs_no
     let (_, counters) = took(Attachment::MemoryBus, idle, |core, places| core.store(places.memory, 1));
     assert_eq!(counters.memory.iter().collect::<Vec<_>>(), [("read exclusive", 1)]);
     let engine = |core: &BusCore<'_>, places: Places| {
-        core.spin_until(conic_fabric::Time::from_nanoseconds(super::BEGINS + 1_000));
+        wait_until(core, super::BEGINS + 1_000);
         core.write_line(places.device, &conic_fabric::Line([5; 8]));
     };
     let (_, counters) = took(Attachment::MemoryBus, engine, |core, places| {
-        core.spin_until(conic_fabric::Time::from_nanoseconds(super::BEGINS + 3_000));
+        wait_until(core, super::BEGINS + 3_000);
         assert_eq!(core.load(places.device.word(7)), 5);
     });
     assert_eq!(counters.memory.iter().collect::<Vec<_>>(), [("invalidate", 1), ("read", 1)]);
@@ -113,12 +113,12 @@ fn what_displaces_a_modified_block_writes_it_back_first() {
         Attachment::MemoryBus,
         |core, places| {
             // Two lines of main memory that are one block of the engine's: outside its lines each has its own, inside they share.
-            core.spin_until(conic_fabric::Time::from_nanoseconds(super::BEGINS + 1_000));
+            wait_until(core, super::BEGINS + 1_000);
             core.store(places.device, 1);
             core.store(places.memory, 1);
         },
         |core, places| {
-            core.spin_until(conic_fabric::Time::from_nanoseconds(super::BEGINS + 3_000));
+            wait_until(core, super::BEGINS + 3_000);
             // 256 KiB apart would be one block of the processor's; the region is smaller, so it keeps both.
             core.store(places.device.lines(1), 1);
             core.store(places.memory.lines(1), 1);
