@@ -5,9 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use conic_chart::{Cell, Column, Table, TerminalStyle};
+use conic_sim::bus::BusParameters;
 use conic_sim::cxl::CxlParameters;
 use conic_sim::eci::EciParameters;
-use conic_sim::platform::{CXL, ECI, Entry, ParameterSet, Platform, PlatformError, Source, Value, model_of, names_of};
+use conic_sim::platform::{
+    BUSES, CXL, ECI, Entry, ParameterSet, Platform, PlatformError, Source, Value, model_of, names_of,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -105,8 +108,10 @@ fn listing(as_json: bool) -> Result<String, PlatformError> {
     let sockets: Vec<Platform> = Platform::names().map(Platform::load).collect::<Result<_, _>>()?;
     let eci: Vec<Platform<EciParameters>> = names_of(ECI).map(Platform::load_as).collect::<Result<_, _>>()?;
     let cxl: Vec<Platform<CxlParameters>> = names_of(CXL).map(Platform::load_as).collect::<Result<_, _>>()?;
+    let buses: Vec<Platform<BusParameters>> = names_of(BUSES).map(Platform::load_as).collect::<Result<_, _>>()?;
     let sockets = sockets.iter().map(Item::of);
-    let items: Vec<Item> = sockets.chain(eci.iter().map(Item::of)).chain(cxl.iter().map(Item::of)).collect();
+    let others = eci.iter().map(Item::of).chain(cxl.iter().map(Item::of)).chain(buses.iter().map(Item::of));
+    let items: Vec<Item> = sockets.chain(others).collect();
     if as_json {
         let item = |item: &Item| json!({ "name": item.name, "description": item.description });
         return Ok(format!("{}\n", json!(items.iter().map(item).collect::<Vec<_>>())));
@@ -143,9 +148,10 @@ fn shown(arguments: &ShowArguments) -> Result<String, String> {
     let shown = match model_of(wanted).name {
         name if name == ECI.name => shown_as::<EciParameters>(arguments),
         name if name == CXL.name => shown_as::<CxlParameters>(arguments),
+        name if name == BUSES.name => shown_as::<BusParameters>(arguments),
         _ => shown_as::<conic_sim::Parameters>(arguments),
     };
-    let others = || names_of(ECI).chain(names_of(CXL));
+    let others = || names_of(ECI).chain(names_of(CXL)).chain(names_of(BUSES));
     let is_known = || wanted.contains(['.', '/']) || others().chain(Platform::names()).any(|name| name == wanted);
     shown.map_err(|error| match is_known() {
         true => error.to_string(),

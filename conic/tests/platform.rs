@@ -36,6 +36,7 @@ fn list_names_every_platform() {
         "bf3",
         "cxl-asic",
         "cxl3-asic",
+        "hypersparc",
     ];
     let printed = text("platform list");
     assert!(names.iter().all(|name| printed.lines().any(|line| line.starts_with(&format!("{name} ")))), "{printed}");

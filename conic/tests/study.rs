@@ -64,3 +64,22 @@ fn a_folder_that_cannot_be_made_is_named() {
     let report = folder.path().join("report");
     assert!(text(&output.stderr).contains(report.to_str().expect("the path is plain")), "{}", text(&output.stderr));
 }
+
+#[test]
+fn the_snooping_bus_is_studied_from_the_command_line() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(["study", "cni"]).args(arguments).arg("--output").arg(folder.path());
+        command.output().expect("the program runs")
+    };
+    let output = run(&["local", "--quick", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
+    assert_eq!(rows[0]["id"], "cni.sec5.transfer");
+    assert_eq!((&rows[0]["predicted"], &rows[0]["published"]), (&230.0.into(), &230.0.into()));
+    let output = run(&["9"]);
+    assert!(text(&output.stderr).contains("there is no figure \"9\"; there are local, 6, 7, 8"));
+    let output = run(&["local", "--set", "bus.blok=40"]);
+    assert!(text(&output.stderr).contains("bus.block"), "{}", text(&output.stderr));
+}

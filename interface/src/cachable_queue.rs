@@ -169,6 +169,11 @@ impl Queue {
         self.shape
     }
 
+    /// Where its messages begin and end; the pointers lie elsewhere.
+    pub fn messages(&self) -> [Address; 2] {
+        [self.messages, self.messages.lines(self.shape.slots * self.shape.message_lines)]
+    }
+
     /// The sender's half. The memory must be zeroed, and there must be one sender only.
     pub fn sender<C: Core>(&self, core: C) -> Sender<C> {
         Sender { core, queue: *self, sent: 0, shadow_head: 0, refused_heads: 0 }
@@ -209,18 +214,18 @@ pub struct Sender<C> {
 }
 
 impl<C: Core> Sender<C> {
-    /// Sends a message, or returns false if the queue is full. Its length must be the shape's; word 0 of its first line
-    /// belongs to the queue and is not sent.
+    /// Sends a message, or returns false if the queue is full. Word 0 of its first line belongs to the queue and is not sent. A
+    /// message that is shorter than the shape's leaves its slot's other lines as they are.
     ///
     /// # Panics
     ///
-    /// If the message does not have the shape's number of lines.
+    /// If the message has no line, or more than the shape's number of them.
     #[inline]
     pub fn try_send(&mut self, message: &[Line]) -> bool {
         let queue = self.queue;
-        assert_eq!(message.len() as u64, queue.shape.message_lines, "lines of a message");
+        assert!((1..=queue.shape.message_lines).contains(&(message.len() as u64)), "lines of a message");
         let sent = self.sent;
-        if !self.has_room(sent) {
+        if !self.has_room() {
             return false;
         }
         let at = queue.message(sent);
@@ -239,9 +244,38 @@ impl<C: Core> Sender<C> {
         true
     }
 
+    /// Sends a message of bytes, which begin behind the queue's word 0, or returns false if the queue is full. Only words that it has
+    /// are written, those of its first line last.
+    ///
+    /// # Panics
+    ///
+    /// If a slot does not have so many bytes.
+    pub fn try_send_bytes(&mut self, message: &[u8]) -> bool {
+        let queue = self.queue;
+        assert!(message.len() as u64 + 8 <= queue.shape.message_lines * LINE_BYTES, "bytes of a message");
+        let sent = self.sent;
+        if !self.has_room() {
+            return false;
+        }
+        let at = queue.message(sent);
+        let (first, rest) = message.split_at(message.len().min(LINE_BYTES as usize - 8));
+        self.core.write_bytes(at.lines(1), rest);
+        self.core.write_bytes(at.word(1), first);
+        if queue.shape.arrival == Arrival::TailPointer {
+            // Release: the message before the count that announces it, for the receiver's load of the tail.
+            self.core.store_release(queue.tail, sent + 1);
+        } else {
+            // Release: the message before the word that announces it, for the receiver's load of it.
+            self.core.store_release(at, queue.valid(sent));
+        }
+        self.sent = sent + 1;
+        true
+    }
+
+    /// Whether one more message fits.
     #[inline(always)]
-    fn has_room(&mut self, sent: u64) -> bool {
-        let slots = self.queue.shape.slots;
+    pub fn has_room(&mut self) -> bool {
+        let (sent, slots) = (self.sent, self.queue.shape.slots);
         if self.queue.shape.lazy_pointers && sent - self.shadow_head < slots {
             return true;
         }
@@ -287,21 +321,39 @@ impl<C: Core> Receiver<C> {
     pub fn try_receive(&mut self, into: &mut [Line]) -> bool {
         let queue = self.queue;
         assert_eq!(into.len() as u64, queue.shape.message_lines, "lines of a message");
-        let received = self.received;
-        let at = queue.message(received);
-        if !self.has_arrived(at, received) {
+        let at = self.next_slot();
+        if !self.has_message() {
             return false;
         }
         self.core.read_lines(at, into);
         into[0].0[0] = 0;
+        self.release();
+        true
+    }
+
+    /// Whether there is a message; its lines may be read from [`Receiver::next_slot`] on until it is released.
+    #[inline(always)]
+    pub fn has_message(&mut self) -> bool {
+        self.has_arrived(self.next_slot(), self.received)
+    }
+
+    /// Where the message lies that is, or will be, the next. Its word 0 belongs to the queue.
+    #[inline(always)]
+    pub fn next_slot(&self) -> Address {
+        self.queue.message(self.received)
+    }
+
+    /// Gives the sender the slot of the message that [`Receiver::has_message`] has told of, when it has been read.
+    #[inline(always)]
+    pub fn release(&mut self) {
+        let (queue, received) = (self.queue, self.received);
         if queue.shape.arrival == Arrival::ValidBit {
             // Its order against the head, which follows, is all that matters, and the head's release gives it.
-            self.core.store_release(at, 0);
+            self.core.store_release(queue.message(received), 0);
         }
         self.received = received + 1;
         // Release: the reads of the message, and the clearing, before the sender may overwrite them.
         self.core.store_release(queue.head, received + 1);
-        true
     }
 
     #[inline(always)]

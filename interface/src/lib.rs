@@ -4,6 +4,7 @@ pub mod buffer_metadata;
 pub mod burst;
 pub mod cachable_queue;
 pub mod ccnic;
+pub mod cni;
 pub mod cxl;
 pub mod fastforward;
 pub mod metadata;

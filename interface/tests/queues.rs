@@ -298,3 +298,33 @@ fn a_core_can_be_lent() {
     assert!(sender.try_send(&[line(0)]));
     assert_eq!(sender.core().now(), agent.now());
 }
+
+#[test]
+fn messages_of_bytes_and_short_ones_arrive_through_the_same_queue() {
+    for arrival in ARRIVALS {
+        let (queue, layout) = place(shape(2, 4, true, arrival));
+        let memory = Memory::new(&layout);
+        let (mut sender, mut receiver) = (queue.sender(memory.agent(0)), queue.receiver(memory.agent(1)));
+        for round in 0..20_usize {
+            let bytes: Vec<u8> =
+                (0..[0, 1, 4, 56, 57, 120, 248][round % 7]).map(|index| (index + round) as u8).collect();
+            assert!(sender.has_room() && sender.try_send_bytes(&bytes), "{arrival:?}");
+            assert!(sender.try_send(&message(round as u64, 1 + round as u64 % 4)), "{arrival:?}");
+            assert!(!sender.has_room() && !sender.try_send_bytes(&bytes) && !sender.try_send(&[Line::ZERO]));
+            let mut found = vec![0; bytes.len()];
+            assert!(receiver.has_message());
+            receiver.core().read_bytes(receiver.next_slot().word(1), &mut found);
+            assert_eq!(found, bytes, "{arrival:?}");
+            receiver.release();
+            assert!(receiver.has_message());
+            for (index, line) in message(round as u64, 1 + round as u64 % 4).iter().enumerate() {
+                let found = receiver.core().read_line(receiver.next_slot().lines(index as u64));
+                assert_eq!(found.0[1..], line.0[1..], "{arrival:?}");
+            }
+            receiver.release();
+            assert!(!receiver.has_message(), "{arrival:?}");
+        }
+        let [begin, end] = queue.messages();
+        assert_eq!(end - begin, 2 * 4 * LINE_BYTES);
+    }
+}

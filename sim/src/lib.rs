@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`simulation`] | a run: agents with their programs on a machine |
 //! | [`core`], [`device`] | the two faces of the seam, as a program sees them |
+//! | [`bus`] | nodes whose processor and network interface snoop a bus |
 //! | [`cxl`] | a third: a host, and a device behind a CXL or a PCIe link |
 //! | [`eci`] | another machine: cores that share a cache, and a device that is home to coherent lines |
 //! | [`engine`] | events in total order |
@@ -15,6 +16,7 @@
 //! | [`setup`] | memory before a run begins |
 
 mod agenda;
+pub mod bus;
 mod bytes;
 mod combined;
 mod copy_engine;

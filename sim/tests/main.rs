@@ -5,10 +5,12 @@
 //! | `latency`, `messages`, `gates`, `slices`, `prefetchers`, `publish` | what an access costs and sends, message by message, to the picosecond |
 //! | `last_level`, `full_set`, `watch`, `copy_engine` | what caches keep, cores that are told of snoops, engines that copy |
 //! | `pcie`, `pcie_order`, `device_memory`, `cxl` | devices behind PCIe, ECI and CXL, and their memory |
+//! | `bus` | nodes whose processor and network interface share snooping buses |
 //! | `litmus`, `random` | memory orders, and values that no load may see, on random programs |
 //! | `queues`, `timer`, `watchdog`, `extremes`, `pages` | probes, interrupts, runs that would never end, values at their bounds, the host's own memory |
 //! | `common` | numbers from a seed, and machines that are hard on their protocol |
 
+mod bus;
 mod common;
 mod copy_engine;
 mod cxl;

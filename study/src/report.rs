@@ -49,6 +49,13 @@ pub const CXL_NIC: Subject = Subject {
              and back to the device, one packet at a time; throughput is each direction's alone.",
 };
 
+/// CNI's experiments.
+pub const CNI: Subject = Subject {
+    name: "CNI",
+    method: "A round trip is from before a message is sent until its answer has been copied into the user's buffer, the median over many, \
+             one at a time; bandwidth is what arrives in the receiver's buffer of messages that are sent as fast as it goes.",
+};
+
 /// All that a report is made of.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {

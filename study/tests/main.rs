@@ -10,6 +10,7 @@
 
 mod behind_chip;
 mod bursts;
+mod cni;
 mod common;
 mod cxl_nic;
 mod cxl_pressure;

@@ -183,8 +183,10 @@ macro_rules! sections {
 
 use Kind::{Bytes, Count, Cycles, Flag, MegabitsPerSecond, Megahertz, PerSecond, Permille, Picoseconds, Ratio};
 
+mod bus;
 mod cxl;
 mod eci;
+pub use bus::BUSES;
 pub use cxl::CXL;
 pub use eci::ECI;
 

@@ -23,7 +23,7 @@ use std::path::Path;
 
 pub use entry::{Entry, Source, Value};
 pub use error::{Fault, Faults, PlatformError};
-pub use fields::{CXL, ECI, Field, Kind, Model, ParameterSet, SOCKETS, Section};
+pub use fields::{BUSES, CXL, ECI, Field, Kind, Model, ParameterSet, SOCKETS, Section};
 
 use crate::Parameters;
 use error::did_you_mean;
@@ -59,8 +59,11 @@ const SHIPPED_CXL: &[(&str, &str)] = &[
     ("cxl3-asic", include_str!("../../../platforms/cxl3-asic.toml")),
 ];
 
+/// The same of nodes whose processor and network interface share snooping buses.
+const SHIPPED_BUSES: &[(&str, &str)] = &[("hypersparc", include_str!("../../../platforms/hypersparc.toml"))];
+
 /// The kinds of machines.
-const MODELS: [&Model; 3] = [SOCKETS, ECI, CXL];
+const MODELS: [&Model; 4] = [SOCKETS, ECI, CXL, BUSES];
 
 /// No platform file is longer.
 const MOST_BYTES: u64 = 1 << 20;

@@ -311,6 +311,29 @@ fn every_guess_of_a_device_that_is_home_to_lines_may_take_both_ends_of_its_range
 }
 
 #[test]
+fn nodes_on_snooping_buses_have_table_2_and_every_guess_of_theirs_may_take_both_ends_of_its_range() {
+    use crate::bus::BusParameters;
+    let platform: Platform<BusParameters> = Platform::load_as("hypersparc").unwrap_or_else(|error| panic!("{error}"));
+    let BusParameters { core, bus, cache_bus, io, .. } = platform.parameters();
+    assert_eq!([cache_bus.load, bus.load, bus.load + io.load], [4, 28, 48]);
+    assert_eq!([cache_bus.store, bus.store, bus.store + io.store], [4, 12, 32]);
+    assert_eq!([bus.block, bus.block + io.block_to_core, bus.block + io.block_to_device], [42, 76, 62]);
+    assert_eq!(core.cycles((core.miss_cycles + bus.block + core.load_cycles).into()), 230_000);
+    // What the table does not have.
+    assert_eq!([bus.invalidate, bus.write_back, io.invalidate], [10, 26, 16]);
+    let mut ranges = 0;
+    for guess in platform.guesses() {
+        let (low, high) = guess.range.expect("a guess has a range");
+        let at = |value| platform.vary(&guess.key, value).unwrap_or_else(|error| panic!("{error}"));
+        assert_ne!(at(low), at(high), "{}", guess.key);
+        ranges += 1;
+    }
+    assert!(ranges >= 7, "{ranges}");
+    let odd = platform.vary("core.cache_bytes", 100_000.0).expect_err("no power of two of blocks").to_string();
+    assert!(odd.contains("core.cache_bytes") && odd.contains("a power of two of blocks"), "{odd}");
+}
+
+#[test]
 fn every_guess_of_a_host_with_a_cxl_or_a_pcie_device_may_take_both_ends_of_its_range() {
     use crate::cxl::CxlParameters;
     for name in ["agilex7", "bf3"] {

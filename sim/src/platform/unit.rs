@@ -91,6 +91,8 @@ pub(super) const COUNTED: &[&str] = &[
     "words",
     "units",
     "engines",
+    "messages",
+    "nodes",
 ];
 
 /// Units with a dimension or a factor of their own. A transfer (GT/s) is one bit on one lane.

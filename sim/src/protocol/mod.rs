@@ -52,6 +52,7 @@ pub mod cxl;
 mod explore;
 pub mod home;
 pub mod homed;
+pub mod snooping;
 
 /// The number of writes that a copy of a line has seen: what stands for its data, so that every access can be checked.
 pub type Version = u32;

@@ -1,0 +1,63 @@
+//! What an engine of a network interface has besides the core face: accesses to its registers, and the network.
+
+use conic_fabric::{Address, Line};
+
+use super::core::BusCore;
+use super::network::{MOST_PACKET_LINES, Packet};
+
+/// An access of the processor to a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterAccess {
+    /// It loaded what the register held.
+    Load(Address),
+    /// It stored.
+    Store(Address, u64),
+}
+
+impl RegisterAccess {
+    /// Which register.
+    pub fn address(&self) -> Address {
+        match *self {
+            RegisterAccess::Load(at) | RegisterAccess::Store(at, _) => at,
+        }
+    }
+}
+
+impl BusCore<'_> {
+    /// The next access to a segment of registers that this engine answers for, in the order in which they came; `start`: where the
+    /// segment begins.
+    pub fn next_access(&self, start: Address) -> Option<RegisterAccess> {
+        self.with(|machine| {
+            let registers = &mut machine.agents[self.agent].registers;
+            registers.iter_mut().find(|(at, _)| *at == start)?.1.pop_front()
+        })
+    }
+
+    /// Whether a message to a node may be put into the network: fewer are without acknowledgement than its window has.
+    pub fn may_inject(&self, to: usize) -> bool {
+        self.with(|machine| machine.may_inject(self.node, to))
+    }
+
+    /// Puts a message of 1 to [`MOST_PACKET_LINES`] lines into the network.
+    ///
+    /// # Panics
+    ///
+    /// If the window is full, or the message has another number of lines.
+    pub fn inject(&self, to: usize, message: &[Line]) {
+        assert!((1..=MOST_PACKET_LINES).contains(&message.len()), "a network message of {} lines", message.len());
+        let mut lines = [Line::ZERO; MOST_PACKET_LINES];
+        lines[..message.len()].copy_from_slice(message);
+        let packet = Packet { from: self.node, lines, count: message.len() };
+        self.step();
+        self.with(|machine| machine.inject(self.node, to, packet));
+    }
+
+    /// Takes the oldest message that has come, which acknowledges it.
+    pub fn take_packet(&self) -> Option<Packet> {
+        let packet = self.with(|machine| machine.take_packet(self.node));
+        if packet.is_some() {
+            self.step();
+        }
+        packet
+    }
+}

@@ -1,0 +1,132 @@
+//! Figure 8: three parallel programs on 16 nodes.
+
+use std::collections::BTreeMap;
+
+use conic_chart::{Axis, Bar, Chart};
+use conic_interface::cni::Kind;
+use conic_sim::Failure;
+use conic_sim::bus::Attachment;
+
+use super::{Configuration, Run, better};
+use crate::cni::applications::{self, Outcome, Program};
+use crate::cni::nodes::Nodes;
+use crate::experiment::{Effort, Findings};
+
+use Attachment::{CacheBus, IoBus, MemoryBus};
+use Kind::{Cni4, Cni16Q, Cni16Qm, Cni512Q, Ni2w};
+
+/// What every configuration took, by program.
+struct Outcomes(BTreeMap<(Program, Attachment, Kind), Outcome>);
+
+impl Outcomes {
+    fn of(&self, program: Program, (attachment, kind): (Attachment, Kind)) -> Outcome {
+        self.0[&(program, attachment, kind)]
+    }
+
+    /// By how much one configuration is faster than another.
+    fn faster(&self, program: Program, one: (Attachment, Kind), other: (Attachment, Kind)) -> f64 {
+        better(self.of(program, one).microseconds, self.of(program, other).microseconds)
+    }
+
+    /// The same of each program, in the paper's order.
+    fn each(&self, one: (Attachment, Kind), other: (Attachment, Kind)) -> Option<Vec<f64>> {
+        Some(Program::ALL.map(|program| self.faster(program, one, other)).to_vec())
+    }
+
+    /// How much less of the memory bus one takes than NI2w there, on average over the programs.
+    fn less_occupied(&self, one: (Attachment, Kind)) -> f64 {
+        let of = |program| 1.0 - self.of(program, one).memory_bus / self.of(program, (MemoryBus, Ni2w)).memory_bus;
+        Program::ALL.map(of).iter().sum::<f64>() / Program::ALL.len() as f64
+    }
+
+    /// Whether one is at least as fast as others in each program.
+    fn best(&self, one: (Attachment, Kind), others: &[(Attachment, Kind)]) -> bool {
+        let beats =
+            |other: &(Attachment, Kind)| Program::ALL.iter().all(|program| self.faster(*program, one, *other) >= 0.0);
+        others.iter().all(beats)
+    }
+}
+
+const ALL: [(Attachment, Kind); 10] = [
+    (MemoryBus, Ni2w),
+    (MemoryBus, Cni4),
+    (MemoryBus, Cni16Q),
+    (MemoryBus, Cni512Q),
+    (MemoryBus, Cni16Qm),
+    (IoBus, Ni2w),
+    (IoBus, Cni4),
+    (IoBus, Cni16Q),
+    (IoBus, Cni512Q),
+    (CacheBus, Ni2w),
+];
+
+/// What a configuration is called in a plot.
+fn name((attachment, kind): (Attachment, Kind)) -> String {
+    let bus = match attachment {
+        CacheBus => "cache bus",
+        MemoryBus => "memory bus",
+        IoBus => "I/O bus",
+    };
+    format!("{kind}, {bus}")
+}
+
+/// Figure 8.
+pub(super) fn programs(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let mut outcomes = Outcomes(BTreeMap::new());
+    for program in Program::ALL {
+        for (attachment, kind) in ALL {
+            run.asked += 1;
+            let Configuration { attachment, kind } = Configuration::new(attachment, kind);
+            let count = run.machine.network.nodes as usize;
+            let nodes = Nodes { machine: run.machine.clone(), attachment, kind, count };
+            let asked = applications::Run { nodes, program, whole: run.effort == Effort::Full };
+            outcomes.0.insert((program, attachment, kind), applications::run(&asked)?);
+        }
+    }
+    let mut findings = Findings::default();
+    withheld(&outcomes, &mut findings);
+    let others = |of: Attachment, but: Kind| -> Vec<(Attachment, Kind)> {
+        ALL.into_iter().filter(|(attachment, kind)| *attachment == of && *kind != but).collect()
+    };
+    findings.holds("cni.fig8.memory.cni16qm_best", {
+        Some(outcomes.best((MemoryBus, Cni16Qm), &others(MemoryBus, Cni16Qm)))
+    });
+    findings.holds("cni.fig8.io.cni512q_best", Some(outcomes.best((IoBus, Cni512Q), &others(IoBus, Cni512Q))));
+    findings.holds("cni.fig8.em3d_above_cache_bus", {
+        Some(outcomes.faster(Program::Em3d, (MemoryBus, Cni16Qm), (CacheBus, Ni2w)) > 0.0)
+    });
+    findings.holds("cni.fig8.occupancy.queues_below_cni4", {
+        let cni4 = outcomes.less_occupied((MemoryBus, Cni4));
+        Some([Cni16Q, Cni512Q, Cni16Qm].iter().all(|kind| outcomes.less_occupied((MemoryBus, *kind)) > cni4))
+    });
+    for (program, plot) in Program::ALL.into_iter().zip(["fig8-spsolve", "fig8-gauss", "fig8-em3d"]) {
+        let bar = |configuration: (Attachment, Kind)| {
+            let speedup = 1.0 + outcomes.faster(program, configuration, (MemoryBus, Ni2w));
+            Bar::new(name(configuration), speedup)
+        };
+        let title = format!("{}: how much faster than NI2w on the memory bus", program.name());
+        findings.plot(plot, Chart::bars(title, Axis::linear("Speedup", ""), ALL.map(bar)));
+    }
+    Ok(findings)
+}
+
+/// What the paper gives numbers of that are not known here.
+fn withheld(outcomes: &Outcomes, findings: &mut Findings) {
+    let each = |one, other| outcomes.each(one, other);
+    findings.list("cni.fig8.memory.cni16qm", "fraction", each((MemoryBus, Cni16Qm), (MemoryBus, Ni2w)));
+    findings.list("cni.fig8.io.cni512q", "fraction", each((IoBus, Cni512Q), (IoBus, Ni2w)));
+    findings.list("cni.fig8.memory.cni4", "fraction", each((MemoryBus, Cni4), (MemoryBus, Ni2w)));
+    findings.list("cni.fig8.io.cni4", "fraction", each((IoBus, Cni4), (IoBus, Ni2w)));
+    findings.list("cni.fig8.io.cni16q_over_cni4", "fraction", each((IoBus, Cni16Q), (IoBus, Cni4)));
+    findings.list("cni.fig8.io.cni512q_over_cni16q", "fraction", each((IoBus, Cni512Q), (IoBus, Cni16Q)));
+    findings.list("cni.fig8.cache_bus", "fraction", each((CacheBus, Ni2w), (MemoryBus, Cni16Qm)));
+    findings.number("cni.fig8.memory.cni512q_over_cni16q.em3d", "fraction", {
+        Some(outcomes.faster(Program::Em3d, (MemoryBus, Cni512Q), (MemoryBus, Cni16Q)))
+    });
+    findings.number("cni.fig8.memory.cni16qm_over_cni512q.spsolve", "fraction", {
+        Some(outcomes.faster(Program::Spsolve, (MemoryBus, Cni16Qm), (MemoryBus, Cni512Q)))
+    });
+    let most = [Cni16Q, Cni512Q, Cni16Qm].map(|kind| outcomes.less_occupied((MemoryBus, kind)));
+    findings.number("cni.fig8.occupancy.queues", "fraction", most.into_iter().reduce(f64::max));
+    findings.number("cni.fig8.occupancy.cni4", "fraction", Some(outcomes.less_occupied((MemoryBus, Cni4))));
+}
