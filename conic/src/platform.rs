@@ -7,7 +7,10 @@ use clap::{Args, Subcommand};
 use conic_chart::{Cell, Column, Table, TerminalStyle};
 use conic_sim::cxl::CxlParameters;
 use conic_sim::eci::EciParameters;
-use conic_sim::platform::{CXL, ECI, Entry, ParameterSet, Platform, PlatformError, Source, Value, model_of, names_of};
+use conic_sim::host::HostParameters;
+use conic_sim::platform::{
+    CXL, ECI, Entry, HOST, ParameterSet, Platform, PlatformError, Source, Value, model_of, names_of,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -105,8 +108,9 @@ fn listing(as_json: bool) -> Result<String, PlatformError> {
     let sockets: Vec<Platform> = Platform::names().map(Platform::load).collect::<Result<_, _>>()?;
     let eci: Vec<Platform<EciParameters>> = names_of(ECI).map(Platform::load_as).collect::<Result<_, _>>()?;
     let cxl: Vec<Platform<CxlParameters>> = names_of(CXL).map(Platform::load_as).collect::<Result<_, _>>()?;
-    let sockets = sockets.iter().map(Item::of);
-    let items: Vec<Item> = sockets.chain(eci.iter().map(Item::of)).chain(cxl.iter().map(Item::of)).collect();
+    let hosts: Vec<Platform<HostParameters>> = names_of(HOST).map(Platform::load_as).collect::<Result<_, _>>()?;
+    let sockets = sockets.iter().map(Item::of).chain(eci.iter().map(Item::of));
+    let items: Vec<Item> = sockets.chain(cxl.iter().map(Item::of)).chain(hosts.iter().map(Item::of)).collect();
     if as_json {
         let item = |item: &Item| json!({ "name": item.name, "description": item.description });
         return Ok(format!("{}\n", json!(items.iter().map(item).collect::<Vec<_>>())));
@@ -143,9 +147,10 @@ fn shown(arguments: &ShowArguments) -> Result<String, String> {
     let shown = match model_of(wanted).name {
         name if name == ECI.name => shown_as::<EciParameters>(arguments),
         name if name == CXL.name => shown_as::<CxlParameters>(arguments),
+        name if name == HOST.name => shown_as::<HostParameters>(arguments),
         _ => shown_as::<conic_sim::Parameters>(arguments),
     };
-    let others = || names_of(ECI).chain(names_of(CXL));
+    let others = || names_of(ECI).chain(names_of(CXL)).chain(names_of(HOST));
     let is_known = || wanted.contains(['.', '/']) || others().chain(Platform::names()).any(|name| name == wanted);
     shown.map_err(|error| match is_known() {
         true => error.to_string(),

@@ -185,8 +185,10 @@ use Kind::{Bytes, Count, Cycles, Flag, MegabitsPerSecond, Megahertz, PerSecond, 
 
 mod cxl;
 mod eci;
+mod host;
 pub use cxl::CXL;
 pub use eci::ECI;
+pub use host::HOST;
 
 sections! {
     CORE core "core" CoreParameters {

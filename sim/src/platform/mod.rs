@@ -23,7 +23,7 @@ use std::path::Path;
 
 pub use entry::{Entry, Source, Value};
 pub use error::{Fault, Faults, PlatformError};
-pub use fields::{CXL, ECI, Field, Kind, Model, ParameterSet, SOCKETS, Section};
+pub use fields::{CXL, ECI, Field, HOST, Kind, Model, ParameterSet, SOCKETS, Section};
 
 use crate::Parameters;
 use error::did_you_mean;
@@ -59,8 +59,14 @@ const SHIPPED_CXL: &[(&str, &str)] = &[
     ("cxl3-asic", include_str!("../../../platforms/cxl3-asic.toml")),
 ];
 
+/// Hosts whose ways to memory are modelled.
+const SHIPPED_HOST: &[(&str, &str)] = &[
+    ("cascade-lake", include_str!("../../../platforms/cascade-lake.toml")),
+    ("ice-lake", include_str!("../../../platforms/ice-lake.toml")),
+];
+
 /// The kinds of machines.
-const MODELS: [&Model; 3] = [SOCKETS, ECI, CXL];
+const MODELS: [&Model; 4] = [SOCKETS, ECI, CXL, HOST];
 
 /// No platform file is longer.
 const MOST_BYTES: u64 = 1 << 20;

@@ -91,6 +91,11 @@ pub(super) const COUNTED: &[&str] = &[
     "words",
     "units",
     "engines",
+    "ranks",
+    "groups",
+    "banks",
+    "transfers",
+    "devices",
 ];
 
 /// Units with a dimension or a factor of their own. A transfer (GT/s) is one bit on one lane.
