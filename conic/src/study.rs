@@ -3,6 +3,7 @@
 mod coherent_pio;
 mod cxl_nic;
 mod guesses;
+mod host_network;
 mod kept;
 mod output;
 mod progress;
@@ -46,6 +47,7 @@ const STUDIES: &str = "Examples:
   conic study ccnic --quick             the CC-NIC paper's evaluation, roughly
   conic study coherent-pio 6            a line there and back on a modelled Enzian
   conic study cxl-nic 4 7               single operations over PCIe and CXL
+  conic study host-network --quick      cores and devices that share a host's memory
   conic study native --quick            this machine's own model, beside what is measured
 
 Each writes plots and one HTML page below out/study, and shows each result beside the published one.";
@@ -56,6 +58,7 @@ enum Command {
     Ccnic(Options),
     CoherentPio(coherent_pio::Options),
     CxlNic(cxl_nic::Options),
+    HostNetwork(host_network::Options),
     Native(Box<crate::study_native::Arguments>),
 }
 
@@ -116,6 +119,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Ccnic(options) => options,
         Command::CoherentPio(options) => return coherent_pio::main(options),
         Command::CxlNic(options) => return cxl_nic::main(options),
+        Command::HostNetwork(options) => return host_network::main(options),
         Command::Native(arguments) => return crate::study_native::main(arguments),
     };
     run(options).unwrap_or_else(|message| Failure::failed(message).report(options.json))

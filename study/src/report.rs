@@ -49,6 +49,13 @@ pub const CXL_NIC: Subject = Subject {
              and back to the device, one packet at a time; throughput is each direction's alone.",
 };
 
+/// The host network's experiments.
+pub const HOST_NETWORK: Subject = Subject {
+    name: "Host network",
+    method: "Degradation is throughput alone over throughput beside the others; latencies are means by Little's law, from when a credit is taken until it \
+             is given back.",
+};
+
 /// All that a report is made of.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
