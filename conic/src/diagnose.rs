@@ -49,11 +49,11 @@ pub struct Options {
     /// Instead: counters of a simulated host, of so many cores beside devices
     #[arg(long, value_enum, value_name = "QUADRANT", conflicts_with = "file")]
     simulate: Option<Simulated>,
-    /// Cores that are simulated
-    #[arg(long, value_name = "N", default_value = "4", requires = "simulate", value_parser = clap::value_parser!(u16).range(1..=64))]
-    cores: u16,
-    /// Print the simulated host's counters, as a file has them, and no diagnosis
-    #[arg(long, requires = "simulate")]
+    /// Cores that are simulated [default: 4]
+    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..=64))]
+    cores: Option<u16>,
+    /// Print the counters as JSON, as a file has them, and no diagnosis
+    #[arg(long)]
     counters: bool,
     /// A platform of model host: its name, or a path to a .toml file [default: the one that the counters name]
     #[arg(long, value_name = "NAME")]
@@ -146,7 +146,7 @@ fn text_of(file: &Path) -> Result<String, String> {
 /// A simulated host and its counters, with what cores and devices get alone.
 fn simulated(options: &Options, quadrant: Simulated) -> Result<(HostParameters, Counters), String> {
     let host = host(options, "cascade-lake")?;
-    let cores = usize::from(options.cores);
+    let cores = usize::from(options.cores.unwrap_or(4));
     if cores > host.core.cores as usize {
         return Err(format!("--cores {cores}: {} has only {}", host.name, host.core.cores));
     }
