@@ -144,6 +144,46 @@ fn writes_are_done_between_the_watermarks() {
     assert!(report.write_queues.iter().all(|queue| queue.maximum_occupancy == 30));
 }
 
+/// Six cores that read beside devices that write, with a controller that was changed.
+fn changed(change: impl Fn(&mut HostParameters)) -> HostReport {
+    let mut host = quiet();
+    change(&mut host);
+    run(&host, &short(Traffic::of(CoreTraffic::READ, 6, Some(DeviceTraffic::Writes))))
+}
+
+#[test]
+fn a_request_that_has_waited_for_long_gets_its_row() {
+    let conflicts = |cap: u64| {
+        let mut host = quiet();
+        host.controller.age_cap = cap;
+        run(&host, &short(Traffic::of(CoreTraffic::READ, 6, None))).memory().conflicts[0]
+    };
+    let (at_once, never) = (conflicts(0), conflicts(1_000_000_000));
+    assert!(at_once * 10 > never * 11, "{at_once} rows are closed for older requests, {never} where those wait");
+}
+
+#[test]
+fn cores_that_read_let_writes_go_before_them_after_a_time() {
+    let full = |time: u64| {
+        let report = changed(|host| {
+            (host.controller.least_reads, host.controller.least_read_time) = (10_000, time);
+        });
+        report.write_queue_full()
+    };
+    let (soon, late) = (full(100_000), full(1_000_000_000));
+    assert!(soon < 0.8 * late, "full for {soon} of the time, and for {late} where only time without reads counts");
+}
+
+#[test]
+fn writes_that_began_because_nobody_read_end_when_somebody_does() {
+    let mut host = quiet();
+    (host.controller.idle_writes, host.controller.write_low) = (20, 0);
+    let report = run(&host, &short(Traffic::of(CoreTraffic::READ, 1, Some(DeviceTraffic::Writes))));
+    let memory = report.memory();
+    let a_visit = memory.lines[1] as f64 / memory.mode_switches as f64;
+    assert!(a_visit < 15.0, "20 and more waited, and {a_visit} were written");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_one_does_not() {
     let traffic = short(Traffic::of(CoreTraffic::READ_WRITE, 3, Some(DeviceTraffic::Writes)));
