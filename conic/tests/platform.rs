@@ -36,6 +36,8 @@ fn list_names_every_platform() {
         "bf3",
         "cxl-asic",
         "cxl3-asic",
+        "cascade-lake",
+        "ice-lake",
     ];
     let printed = text("platform list");
     assert!(names.iter().all(|name| printed.lines().any(|line| line.starts_with(&format!("{name} ")))), "{printed}");
