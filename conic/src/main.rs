@@ -5,6 +5,7 @@ mod bench;
 mod bridge;
 mod ctl;
 mod dataflow;
+mod diagnose;
 mod idle;
 mod invoke;
 mod man;
@@ -44,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   conic bench                     a tour of this machine in under a minute
   conic bench loopback            packets through CC-NIC and back
   conic bridge --port tap:t0      frames between two ports, or back to one
+  conic diagnose --simulate q3    what holds a host's way to memory back, from its counters
   conic invoke                    calls of a function on a device that a core plays
   conic dataflow                  operators of a Timely graph on a device that a core plays
   conic nic                       queues of a software NIC for other processes
@@ -61,6 +63,7 @@ enum Command {
     Bridge(bridge::Options),
     Ctl(ctl::Options),
     Dataflow(dataflow::Options),
+    Diagnose(diagnose::Options),
     Invoke(invoke::Options),
     Nic(Box<nic::Options>),
     /// The machines that the simulator knows, and where each of their values is from
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Bridge(options) => bridge::run(&options),
         Command::Ctl(options) => ctl::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
+        Command::Diagnose(options) => Ok(diagnose::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
         Command::Man(options) => man::run(&options, Arguments::command()),
         Command::Nic(options) => nic::run(&options),

@@ -8,8 +8,9 @@ use conic_chart::{Cell, Column, Table, TerminalStyle};
 use conic_sim::bus::BusParameters;
 use conic_sim::cxl::CxlParameters;
 use conic_sim::eci::EciParameters;
+use conic_sim::host::HostParameters;
 use conic_sim::platform::{
-    BUSES, CXL, ECI, Entry, ParameterSet, Platform, PlatformError, Source, Value, model_of, names_of,
+    BUSES, CXL, ECI, Entry, HOST, ParameterSet, Platform, PlatformError, Source, Value, model_of, names_of,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -111,7 +112,8 @@ fn listing(as_json: bool) -> Result<String, PlatformError> {
     let buses: Vec<Platform<BusParameters>> = names_of(BUSES).map(Platform::load_as).collect::<Result<_, _>>()?;
     let sockets = sockets.iter().map(Item::of);
     let others = eci.iter().map(Item::of).chain(cxl.iter().map(Item::of)).chain(buses.iter().map(Item::of));
-    let items: Vec<Item> = sockets.chain(others).collect();
+    let hosts: Vec<Platform<HostParameters>> = names_of(HOST).map(Platform::load_as).collect::<Result<_, _>>()?;
+    let items: Vec<Item> = sockets.chain(others).chain(hosts.iter().map(Item::of)).collect();
     if as_json {
         let item = |item: &Item| json!({ "name": item.name, "description": item.description });
         return Ok(format!("{}\n", json!(items.iter().map(item).collect::<Vec<_>>())));
@@ -149,9 +151,10 @@ fn shown(arguments: &ShowArguments) -> Result<String, String> {
         name if name == ECI.name => shown_as::<EciParameters>(arguments),
         name if name == CXL.name => shown_as::<CxlParameters>(arguments),
         name if name == BUSES.name => shown_as::<BusParameters>(arguments),
+        name if name == HOST.name => shown_as::<HostParameters>(arguments),
         _ => shown_as::<conic_sim::Parameters>(arguments),
     };
-    let others = || names_of(ECI).chain(names_of(CXL)).chain(names_of(BUSES));
+    let others = || names_of(ECI).chain(names_of(CXL)).chain(names_of(BUSES)).chain(names_of(HOST));
     let is_known = || wanted.contains(['.', '/']) || others().chain(Platform::names()).any(|name| name == wanted);
     shown.map_err(|error| match is_known() {
         true => error.to_string(),

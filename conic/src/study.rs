@@ -4,6 +4,7 @@ mod cni;
 mod coherent_pio;
 mod cxl_nic;
 mod guesses;
+mod host_network;
 mod kept;
 mod output;
 mod progress;
@@ -48,6 +49,7 @@ const STUDIES: &str = "Examples:
   conic study coherent-pio 6            a line there and back on a modelled Enzian
   conic study cxl-nic 4 7               single operations over PCIe and CXL
   conic study cni 6                     round trips over five network interfaces on snooping buses
+  conic study host-network --quick      cores and devices that share a host's memory
   conic study native --quick            this machine's own model, beside what is measured
 
 Each writes plots and one HTML page below out/study, and shows each result beside the published one.";
@@ -59,6 +61,7 @@ enum Command {
     CoherentPio(coherent_pio::Options),
     CxlNic(cxl_nic::Options),
     Cni(cni::Options),
+    HostNetwork(host_network::Options),
     Native(Box<crate::study_native::Arguments>),
 }
 
@@ -120,6 +123,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::CoherentPio(options) => return coherent_pio::main(options),
         Command::CxlNic(options) => return cxl_nic::main(options),
         Command::Cni(options) => return cni::main(options),
+        Command::HostNetwork(options) => return host_network::main(options),
         Command::Native(arguments) => return crate::study_native::main(arguments),
     };
     run(options).unwrap_or_else(|message| Failure::failed(message).report(options.json))

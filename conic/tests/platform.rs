@@ -37,6 +37,8 @@ fn list_names_every_platform() {
         "cxl-asic",
         "cxl3-asic",
         "hypersparc",
+        "cascade-lake",
+        "ice-lake",
     ];
     let printed = text("platform list");
     assert!(names.iter().all(|name| printed.lines().any(|line| line.starts_with(&format!("{name} ")))), "{printed}");

@@ -7,6 +7,7 @@
 //! | [`bus`] | nodes whose processor and network interface snoop a bus |
 //! | [`cxl`] | a third: a host, and a device behind a CXL or a PCIe link |
 //! | [`eci`] | another machine: cores that share a cache, and a device that is home to coherent lines |
+//! | [`host`] | the network inside a host: credits on the ways of cores and devices to memory |
 //! | [`engine`] | events in total order |
 //! | [`protocol`] | the coherence protocol as pure functions, and their exhaustive exploration |
 //! | [`machine`] | cores, caches, home agents: what the protocol's messages take |
@@ -27,6 +28,7 @@ pub mod device;
 pub mod draws;
 pub mod eci;
 pub mod engine;
+pub mod host;
 
 mod fiber;
 pub mod link;

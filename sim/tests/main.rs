@@ -6,6 +6,7 @@
 //! | `last_level`, `full_set`, `watch`, `copy_engine` | what caches keep, cores that are told of snoops, engines that copy |
 //! | `pcie`, `pcie_order`, `device_memory`, `cxl` | devices behind PCIe, ECI and CXL, and their memory |
 //! | `bus` | nodes whose processor and network interface share snooping buses |
+//! | `host` | a host's ways to memory: credits, back-pressure, every command on a channel's wires |
 //! | `litmus`, `random` | memory orders, and values that no load may see, on random programs |
 //! | `queues`, `timer`, `watchdog`, `extremes`, `pages` | probes, interrupts, runs that would never end, values at their bounds, the host's own memory |
 //! | `common` | numbers from a seed, and machines that are hard on their protocol |
@@ -18,6 +19,7 @@ mod device_memory;
 mod extremes;
 mod full_set;
 mod gates;
+mod host;
 mod last_level;
 mod latency;
 mod litmus;

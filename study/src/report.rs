@@ -56,6 +56,13 @@ pub const CNI: Subject = Subject {
              one at a time; bandwidth is what arrives in the receiver's buffer of messages that are sent as fast as it goes.",
 };
 
+/// The host network's experiments.
+pub const HOST_NETWORK: Subject = Subject {
+    name: "Host network",
+    method: "Degradation is throughput alone over throughput beside the others; latencies are means by Little's law, from when a credit is taken until it \
+             is given back.",
+};
+
 /// All that a report is made of.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {

@@ -186,9 +186,11 @@ use Kind::{Bytes, Count, Cycles, Flag, MegabitsPerSecond, Megahertz, PerSecond, 
 mod bus;
 mod cxl;
 mod eci;
+mod host;
 pub use bus::BUSES;
 pub use cxl::CXL;
 pub use eci::ECI;
+pub use host::HOST;
 
 sections! {
     CORE core "core" CoreParameters {

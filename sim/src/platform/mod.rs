@@ -23,7 +23,7 @@ use std::path::Path;
 
 pub use entry::{Entry, Source, Value};
 pub use error::{Fault, Faults, PlatformError};
-pub use fields::{BUSES, CXL, ECI, Field, Kind, Model, ParameterSet, SOCKETS, Section};
+pub use fields::{BUSES, CXL, ECI, Field, HOST, Kind, Model, ParameterSet, SOCKETS, Section};
 
 use crate::Parameters;
 use error::did_you_mean;
@@ -62,8 +62,14 @@ const SHIPPED_CXL: &[(&str, &str)] = &[
 /// The same of nodes whose processor and network interface share snooping buses.
 const SHIPPED_BUSES: &[(&str, &str)] = &[("hypersparc", include_str!("../../../platforms/hypersparc.toml"))];
 
+/// Hosts whose ways to memory are modelled.
+const SHIPPED_HOST: &[(&str, &str)] = &[
+    ("cascade-lake", include_str!("../../../platforms/cascade-lake.toml")),
+    ("ice-lake", include_str!("../../../platforms/ice-lake.toml")),
+];
+
 /// The kinds of machines.
-const MODELS: [&Model; 4] = [SOCKETS, ECI, CXL, BUSES];
+const MODELS: [&Model; 5] = [SOCKETS, ECI, CXL, BUSES, HOST];
 
 /// No platform file is longer.
 const MOST_BYTES: u64 = 1 << 20;

@@ -353,6 +353,50 @@ fn every_guess_of_a_host_with_a_cxl_or_a_pcie_device_may_take_both_ends_of_its_r
 }
 
 #[test]
+fn every_guess_of_a_host_may_take_both_ends_of_its_range_and_its_stages_add_up() {
+    use crate::host::HostParameters;
+    for name in names_of(HOST) {
+        let platform: Platform<HostParameters> = Platform::load_as(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(platform.parameters().name, name);
+        let guesses: Vec<&Entry> = platform.guesses().collect();
+        assert!(guesses.len() > 20, "{name}: {}", guesses.len());
+        for guess in guesses {
+            let (low, high) = guess.range.expect("a guess has a range");
+            let at = |value| platform.vary(&guess.key, value).unwrap_or_else(|error| panic!("{error}"));
+            assert_ne!(at(low), at(high), "{name}: {}", guess.key);
+        }
+    }
+    let platform: Platform<HostParameters> = Platform::load_as("cascade-lake").expect("it is shipped");
+    let HostParameters { core, home, iio, dram, .. } = platform.parameters();
+    let waits = platform.entry("inputs.core_read_waits").map_or(0.0, |entry| entry.plain) as u64;
+    let read = core.to_home + home.to_memory + dram.read_latency + dram.burst + home.from_memory + waits;
+    assert!(read.abs_diff(71_000) <= 2, "{read}");
+    assert_eq!(iio.write_to_home + home.device_write_to_memory, 305_000);
+    // Two channels of DDR4-2933.
+    assert!((platform.parameters().memory_bytes_per_second() / 46.9e9 - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn values_of_a_host_that_cannot_be_together_are_refused() {
+    use crate::host::HostParameters;
+    let platform: Platform<HostParameters> = Platform::load_as("cascade-lake").expect("it is shipped");
+    for (change, word) in [
+        ("controller.channels=3", "no power of two"),
+        ("home.write_entries=12", "reads need one"),
+        ("controller.write_low=37", "less than controller.write_high"),
+        ("controller.write_high=41", "only 40 entries"),
+        ("dram.interleaved_groups=8", "there are only 4"),
+        ("dram.ranks=8", "at most 64 banks"),
+        ("device.chunk_bytes=320bytes", "a multiple of 256 bytes"),
+        ("dram.refresh_span=8us", "nothing is left"),
+        ("core.line_fill_buffers=0", "too little"),
+    ] {
+        let error = platform.with(&[change]).expect_err(change).to_string();
+        assert!(error.contains(word), "{change}: {error}");
+    }
+}
+
+#[test]
 fn a_machine_of_another_model_is_told_from_one_that_is_not_there() {
     let error = Platform::load("enzian").expect_err("it is no machine of sockets").to_string();
     assert!(error.contains("it is a machine of model \"eci\", and one of \"sockets\" is wanted here"), "{error}");

@@ -93,6 +93,11 @@ pub(super) const COUNTED: &[&str] = &[
     "engines",
     "messages",
     "nodes",
+    "ranks",
+    "groups",
+    "banks",
+    "transfers",
+    "devices",
 ];
 
 /// Units with a dimension or a factor of their own. A transfer (GT/s) is one bit on one lane.

@@ -1,0 +1,227 @@
+//! `conic diagnose`: which part of a host's way to memory holds it back, from counters.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use conic_chart::{Align, Cell, Column, Table, TerminalStyle};
+use conic_sim::host::HostParameters;
+use conic_sim::platform::Platform;
+use conic_study::experiment::Effort;
+use conic_study::host_network::counters::Counters;
+use conic_study::host_network::diagnosis::{Diagnosis, Regime, diagnose};
+use conic_study::host_network::quadrants::{Quadrant, Runs};
+
+use crate::bench::failure::{Failure, print_json};
+
+/// Cores and devices that are simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Simulated {
+    /// Cores read, devices write to memory
+    Q1,
+    /// Cores read, devices read
+    Q2,
+    /// Cores store, devices write to memory
+    Q3,
+    /// Cores store, devices read
+    Q4,
+}
+
+/// A regime that counts as failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Bad {
+    /// Cores are slowed
+    Blue,
+    /// Devices are about to be
+    Onset,
+    /// Both are
+    Red,
+}
+
+/// Find out from counters which part of a host's way to memory is its bottleneck
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    /// Counters as JSON or as lines of name,value; - is the standard input
+    #[arg(value_name = "FILE", required_unless_present = "simulate")]
+    file: Option<PathBuf>,
+    /// Instead: counters of a simulated host, of so many cores beside devices
+    #[arg(long, value_enum, value_name = "QUADRANT", conflicts_with = "file")]
+    simulate: Option<Simulated>,
+    /// Cores that are simulated [default: 4]
+    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..=64))]
+    cores: Option<u16>,
+    /// Print the counters as JSON, as a file has them, and no diagnosis
+    #[arg(long)]
+    counters: bool,
+    /// A platform of model host: its name, or a path to a .toml file [default: the one that the counters name]
+    #[arg(long, value_name = "NAME")]
+    platform: Option<String>,
+    /// Replace a value of the platform, as in controller.channels=4; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Exit with 3 if the regime is this one or worse
+    #[arg(long, value_enum, value_name = "REGIME")]
+    fail_on: Option<Bad>,
+    /// Print one JSON object on stdout and nothing else there; errors too
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Regimes, by write queues, credits and latency together:
+  idle            credits to spare everywhere
+  not memory      a sender's own credits limit it, at unloaded latency
+  blue            cores are slowed by latency, devices have credits to spare
+  onset of red    write queues are full much of the time
+  red             devices have used up their credits too
+
+A file has the platform's name, the interval in seconds, how many cores generate traffic, sums over all memory channels, and for each queue its \
+occupancy (entries summed over cycles), inserts and cycles. --simulate with --counters writes such a file. What is missing is said with the command \
+that counts it.
+
+Examples:
+  conic diagnose --simulate q3 --cores 5               a simulated host in the red regime
+  conic diagnose --simulate q1 --counters > host.json  its counters, as a file has them
+  conic diagnose host.json                             what they say
+  conic diagnose host.json --set controller.channels=4 --json
+  conic diagnose host.json --fail-on red               for scripts";
+
+/// With which code a regime ends that `--fail-on` names.
+const BAD: u8 = 3;
+
+/// Runs the command.
+pub fn main(options: &Options) -> ExitCode {
+    match run(options) {
+        Ok(code) => code,
+        Err(message) => Failure::failed(message).report(options.json),
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, String> {
+    let (host, counters) = match (options.simulate, &options.file) {
+        (Some(quadrant), _) => simulated(options, quadrant)?,
+        (None, Some(file)) => {
+            let counters = Counters::parse(&text_of(file)?).map_err(|error| format!("{}: {error}", file.display()))?;
+            (host(options, &counters.platform)?, counters)
+        }
+        (None, None) => return Err("give a file of counters, or --simulate".to_owned()),
+    };
+    if options.counters {
+        let text = serde_json::to_string_pretty(&counters).map_err(|error| error.to_string())?;
+        println!("{text}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let diagnosis = diagnose(&host, &counters);
+    if options.json {
+        print_json(&diagnosis).map_err(|failure| failure.message)?;
+    } else {
+        show(&diagnosis);
+    }
+    let bad = options.fail_on.map(|bad| match bad {
+        Bad::Blue => Regime::Blue,
+        Bad::Onset => Regime::OnsetOfRed,
+        Bad::Red => Regime::Red,
+    });
+    let is_bad = bad.is_some_and(|bad| diagnosis.regime >= bad);
+    Ok(if is_bad { ExitCode::from(BAD) } else { ExitCode::SUCCESS })
+}
+
+fn host(options: &Options, name: &str) -> Result<HostParameters, String> {
+    let name = options.platform.as_deref().unwrap_or(name);
+    let platform = Platform::<HostParameters>::load_as(name).and_then(|platform| platform.with(&options.overrides));
+    platform.map(|platform| platform.parameters().clone()).map_err(|error| error.to_string())
+}
+
+fn text_of(file: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let read = if file == Path::new("-") {
+        std::io::stdin().read_to_string(&mut text).map(drop)
+    } else {
+        std::fs::read_to_string(file).map(|whole| text = whole)
+    };
+    read.map(|()| text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// A simulated host and its counters, with what cores and devices get alone.
+fn simulated(options: &Options, quadrant: Simulated) -> Result<(HostParameters, Counters), String> {
+    let host = host(options, "cascade-lake")?;
+    let cores = usize::from(options.cores.unwrap_or(4));
+    if cores > host.core.cores as usize {
+        return Err(format!("--cores {cores}: {} has only {}", host.name, host.core.cores));
+    }
+    let quadrant = match quadrant {
+        Simulated::Q1 => Quadrant::First,
+        Simulated::Q2 => Quadrant::Second,
+        Simulated::Q3 => Quadrant::Third,
+        Simulated::Q4 => Quadrant::Fourth,
+    };
+    let mut runs = Runs::new(&host, Effort::Quick);
+    let mut counters = Counters::of(&host, cores, &runs.together(quadrant, cores));
+    counters.c2m_alone_gb_s = Some(runs.cores_alone(quadrant, cores).core_bytes_per_second() / 1e9);
+    counters.p2m_alone_gb_s = Some(runs.devices_alone(quadrant).device_bytes_per_second() / 1e9);
+    Ok((host, counters))
+}
+
+/// Prints a diagnosis for people.
+fn show(diagnosis: &Diagnosis) {
+    println!("{}: {}", diagnosis.platform, diagnosis.regime.name());
+    let bottleneck = diagnosis.bottleneck.map_or("none is used up and slow".to_owned(), str::to_owned);
+    println!("bottleneck: {bottleneck}\n");
+    print!("{}", table(diagnosis).draw(TerminalStyle::default()));
+    println!();
+    let ratio = |what: &str, of: Option<[f64; 2]>| match of {
+        Some([low, high]) if high - low < 0.005 => println!("{what} are slowed by a factor of {low:.2}"),
+        Some([low, high]) => println!("{what} are slowed by a factor between {low:.2} and {high:.2}"),
+        None => {}
+    };
+    ratio("cores", diagnosis.core_slowdown);
+    ratio("devices", diagnosis.device_slowdown);
+    if let Some(headroom) = diagnosis.device_headroom_gb_s {
+        println!(
+            "devices could add {headroom:.1} GB/s at this latency; memory {:.1} GB/s",
+            diagnosis.memory_headroom_gb_s
+        );
+    }
+    for (heading, lines) in
+        [("because", &diagnosis.evidence), ("what to do", &diagnosis.advice), ("to be known", &diagnosis.warnings)]
+    {
+        if !lines.is_empty() {
+            println!("\n{heading}:");
+            lines.iter().for_each(|line| println!("  {line}"));
+        }
+    }
+}
+
+fn table(diagnosis: &Diagnosis) -> Table {
+    let number = |name: &str, unit: &str| Column { align: Align::Right, ..Column::number(name, unit, 0) };
+    let mut table = Table::new([
+        Column::text("domain"),
+        Column { align: Align::Right, ..Column::text("credits") },
+        number("latency", "ns"),
+        number("unloaded", "ns"),
+        number("switching", "ns"),
+        number("other direction", "ns"),
+        number("same direction", "ns"),
+        number("rows", "ns"),
+        number("admission", "ns"),
+        number("unexplained", "ns"),
+        Column { align: Align::Right, ..Column::number("rate", "GB/s", 1) },
+    ]);
+    for view in &diagnosis.domains {
+        table.row([
+            Cell::from(view.name),
+            Cell::from(format!("{:.0} of {:.0}", view.credits[0], view.credits[1])),
+            view.latency_ns.into(),
+            view.unloaded_ns.into(),
+            view.parts.switching.into(),
+            view.parts.other_direction.into(),
+            view.parts.same_direction.into(),
+            view.parts.top_of_queue.into(),
+            view.admission_ns.into(),
+            view.unexplained_ns.into(),
+            view.gb_s.into(),
+        ]);
+    }
+    table
+}

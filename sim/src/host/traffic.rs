@@ -1,0 +1,68 @@
+//! What cores and devices do.
+
+/// In which order lines are touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// One after the other.
+    Sequential,
+    /// Any of the buffer, each as likely.
+    Random,
+}
+
+/// What a core does, as fast as its line fill buffers allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreTraffic {
+    /// Stores: each line is read, and one that was stored before is evicted to memory. Otherwise loads.
+    pub writes: bool,
+    /// In which order.
+    pub pattern: Pattern,
+    /// Time from a line's arrival until its buffer's next miss, beyond the core's own: work that each line gets.
+    pub work: u64,
+}
+
+/// What the devices do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceTraffic {
+    /// They write to memory: a storage device that is read from, or a NIC that receives.
+    Writes,
+    /// They read from memory.
+    Reads,
+}
+
+/// All traffic of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// What each core does; as many cores as there are of these.
+    pub cores: Vec<CoreTraffic>,
+    /// What devices do; none: nothing.
+    pub devices: Option<DeviceTraffic>,
+    /// One line at a time, with so much time between two, in picoseconds; none: as fast as the link and the credits allow.
+    pub device_gap: Option<u64>,
+    /// Where buffers lie in memory follows from it.
+    pub seed: u64,
+    /// Time before the first that counts, in picoseconds.
+    pub warm_up: u64,
+    /// Time that counts.
+    pub window: u64,
+}
+
+impl CoreTraffic {
+    /// Loads of line after line.
+    pub const READ: CoreTraffic = CoreTraffic { writes: false, pattern: Pattern::Sequential, work: 0 };
+    /// Stores of line after line.
+    pub const READ_WRITE: CoreTraffic = CoreTraffic { writes: true, ..CoreTraffic::READ };
+}
+
+impl Traffic {
+    /// So many cores that do the same, beside devices; 20 us that do not count and 100 that do.
+    pub fn of(core: CoreTraffic, cores: usize, devices: Option<DeviceTraffic>) -> Traffic {
+        Traffic {
+            cores: vec![core; cores],
+            devices,
+            device_gap: None,
+            seed: 1,
+            warm_up: 20_000_000,
+            window: 100_000_000,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The host network's study: what is calibrated comes out about as it went in, both regimes are there, the formula is held against the simulator's own
+//! counters, and a diagnosis says what a run was.
+
+use conic_sim::host::{HostParameters, HostReport};
+use conic_sim::platform::Platform;
+use conic_study::comparison::{Figure, Role, compare, parse};
+use conic_study::experiment::{Effort, Found, Value};
+use conic_study::host_network::counters::{Counters, QUEUES};
+use conic_study::host_network::diagnosis::{Diagnosis, Regime, diagnose};
+use conic_study::host_network::formula::{Form, Inputs, Timing};
+use conic_study::host_network::quadrants::{Quadrant, Runs};
+use conic_study::host_network::{EXPERIMENTS, findings};
+
+fn host() -> HostParameters {
+    Platform::<HostParameters>::load_as("cascade-lake").unwrap_or_else(|error| panic!("{error}")).parameters().clone()
+}
+
+fn value<'a>(found: &'a [Found], id: &str) -> &'a Value {
+    let all = found.iter().flat_map(|found| &found.findings.predictions);
+    all.filter(|one| one.id == id).find_map(|one| one.value.as_ref()).unwrap_or_else(|| panic!("{id} has no value"))
+}
+
+/// One run of everything, which the checks share.
+#[test]
+fn the_study_predicts_whatever_was_published_and_finds_both_regimes() {
+    let found = findings(EXPERIMENTS, &host(), Effort::Quick);
+    assert!(found.iter().all(|found| found.failures.is_empty() && !found.findings.plots.is_empty()));
+    let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
+    let published = parse(include_str!("../../results/host-network.toml")).expect("the file is right");
+    let rows = compare(&predictions, &published, true).expect("units are those that were published");
+    for result in &published {
+        let row = rows.iter().find(|row| row.id == result.id).unwrap_or_else(|| panic!("{} is missing", result.id));
+        assert_eq!(row.predicted.is_none(), result.role == Role::NotModelled, "{}", result.id);
+    }
+    // Latencies and rates that the platform is fitted to; row misses, fitted as well, come out a third too low (FIGURES.md).
+    for row in rows.iter().filter(|row| row.role == Role::Calibration && !row.id.contains("row_miss")) {
+        let (Some(Value::Number(found)), Some(Figure::Exactly(wanted))) = (&row.predicted, row.published) else {
+            panic!("{row:?}");
+        };
+        assert!((found / wanted - 1.0).abs() < 0.08, "{}: {found} instead of {wanted}", row.id);
+    }
+    for id in [
+        "host.fig3.q1.blue",
+        "host.fig3.q2.blue",
+        "host.fig3.q3.blue_at_first",
+        "host.fig3.q3.red_from_three",
+        "host.fig3.q3.c2m_gains_from_p2m",
+        "host.fig6.p2m_write_includes_controller",
+        "host.fig7.spare_credits",
+        "host.fig8.credits_used_up",
+        "host.fig8.wpq_full_from_four",
+        "host.fig12.q2.no_writes",
+        "host.fig12.q4.reads_lead",
+    ] {
+        assert_eq!(*value(&found, id), Value::Holds(true), "{id}");
+    }
+}
+
+fn reports(quadrant: Quadrant, cores: usize) -> (HostParameters, HostReport) {
+    let host = host();
+    let report = Runs::new(&host, Effort::Quick).together(quadrant, cores);
+    (host, report)
+}
+
+#[test]
+fn the_formula_finds_a_latency_from_the_counters_of_its_own_run() {
+    // How far off its latency of cores may be: the paper has 10%; FIGURES.md has what is missing here.
+    for (quadrant, within) in
+        [(Quadrant::First, 0.35), (Quadrant::Second, 0.1), (Quadrant::Third, 0.35), (Quadrant::Fourth, 0.3)]
+    {
+        let (host, report) = reports(quadrant, 2);
+        let inputs = Inputs::of(&report);
+        let constant = if quadrant.cores().writes { host.formula.core_read_write } else { host.formula.core_read };
+        let parts = inputs.read(&Timing::of(&host), Form::Printed);
+        let latency = constant as f64 / 1000.0 + parts.sum();
+        let simulated = report.fill_buffers.mean_residence_nanoseconds;
+        assert!((latency / simulated - 1.0).abs() < within, "{quadrant:?}: {latency} instead of {simulated}");
+        assert!(parts.sum() > 0.1 * constant as f64 / 1000.0, "{quadrant:?}: {parts:?}");
+        let writes = quadrant == Quadrant::First || quadrant.cores().writes;
+        assert_eq!(parts.other_direction > 0.0, writes, "{quadrant:?}");
+    }
+}
+
+#[test]
+fn counters_say_to_the_formula_what_the_run_does_and_come_back_from_files() {
+    let (host, report) = reports(Quadrant::Third, 5);
+    let counters = Counters::of(&host, 5, &report);
+    let (direct, read) = (Inputs::of(&report), counters.inputs(2.0));
+    let near = |one: f64, other: f64| assert!((one - other).abs() <= 1e-9 * one.abs().max(1.0), "{one} and {other}");
+    near(direct.write_queue_full, read.write_queue_full);
+    near(direct.writes_waiting, read.writes_waiting);
+    near(direct.reads_waiting, read.reads_waiting);
+    near(direct.read_queue, read.read_queue);
+    near(direct.mode_switches, read.mode_switches);
+    assert_eq!((direct.lines, direct.activations), (read.lines, read.activations));
+    near(direct.conflicts.iter().sum(), read.conflicts.iter().sum());
+    let buffers = counters.queue("lfb").expect("it is counted");
+    near(buffers.mean(), report.fill_buffers.mean_occupancy);
+    let latency = buffers.latency(counters.seconds).expect("lines came");
+    assert!((latency / report.fill_buffers.mean_residence_nanoseconds - 1.0).abs() < 0.02);
+    assert_eq!(counters.queues.len(), QUEUES.len());
+    let json = serde_json::to_string(&counters).expect("it is plain");
+    assert_eq!(Counters::parse(&json).as_ref(), Ok(&counters));
+    assert_eq!(Counters::parse(&counters.to_lines()).as_ref(), Ok(&counters));
+}
+
+#[test]
+fn counters_that_cannot_be_are_refused_with_their_place() {
+    let (host, report) = reports(Quadrant::First, 1);
+    let lines = Counters::of(&host, 1, &report).to_lines();
+    let refused = |from: &str, to: &str| {
+        assert!(lines.contains(from), "{from}");
+        let text: Vec<&str> = lines.lines().map(|line| if line.starts_with(from) { to } else { line }).collect();
+        Counters::parse(&text.join("\n")).expect_err(to)
+    };
+    for (from, to, words) in [
+        ("seconds,", "seconds,0", "seconds: give a number above 0, not 0"),
+        ("seconds,", "seconds,soon", "seconds: \"soon\" is no number"),
+        ("seconds,", "seconds", "\"seconds\" is no name,value"),
+        ("seconds,", "", "missing field `seconds`"),
+        ("memory.conflicts,", "memory.conflict,3", "unknown field `conflict`"),
+        ("memory.lines_read,", "memory.lines_read,-1", "memory.lines_read: -1 is no count"),
+        ("memory.cycles,", "memory.cycles,0", "memory.cycles: give a number above 0"),
+        ("memory.lines_read,", "memory.lines_written,1", "memory.lines_written: it is given twice"),
+        ("queues.lfb.cycles,", "queues.lfb.cycles,0", "queues.lfb.cycles: give a number above 0"),
+        ("queues.lfb.cycles,", "queues.lfb,1", "it is a number, and has no parts"),
+    ] {
+        let said = refused(from, to);
+        assert!(said.contains(words), "{to}: {said}");
+    }
+    let other = lines.replace("queues.lfb.", "queues.lbf.");
+    assert!(Counters::parse(&other).expect_err("lbf").contains("queues.lbf: there is no such queue; there are lfb"));
+    assert!(Counters::parse("{\n\"platform\": 3}").expect_err("3").starts_with("line 2: "));
+}
+
+fn diagnosed(quadrant: Quadrant, cores: usize) -> Diagnosis {
+    let (host, report) = reports(quadrant, cores);
+    diagnose(&host, &Counters::of(&host, cores, &report))
+}
+
+#[test]
+fn a_diagnosis_says_what_a_run_was() {
+    let blue = diagnosed(Quadrant::First, 3);
+    assert_eq!((blue.regime, blue.bottleneck), (Regime::Blue, Some("C2M-Read")));
+    let red = diagnosed(Quadrant::Third, 6);
+    assert_eq!((red.regime, red.bottleneck), (Regime::Red, Some("C2M-ReadWrite")));
+    let devices = red.domains.iter().find(|view| view.name == "P2M-Write").expect("devices write");
+    assert!(devices.used() > 0.9 && devices.inflation() > 1.5, "{devices:?}");
+    for view in blue.domains.iter().chain(&red.domains) {
+        let admissions = if view.name == "C2M-ReadWrite" { 2.0 } else { 1.0 };
+        let sum =
+            view.unloaded_ns + view.parts.sum() + admissions * view.admission_ns.unwrap_or(0.0) + view.unexplained_ns;
+        assert!((sum - view.latency_ns).abs() < 1e-6, "{view:?}");
+    }
+    let (host, mut runs) = (host(), Vec::new());
+    for cores in [1, 6] {
+        let report = Runs::new(&host, Effort::Quick).cores_alone(Quadrant::First, cores);
+        runs.push(diagnose(&host, &Counters::of(&host, cores, &report)).regime);
+    }
+    assert_eq!(runs, [Regime::NotMemory, Regime::Blue], "a core alone is limited by its buffers, six wait for memory");
+    let report = Runs::new(&host, Effort::Quick).devices_alone(Quadrant::First);
+    let idle = diagnose(&host, &Counters::of(&host, 1, &report));
+    assert_eq!((idle.regime, idle.bottleneck), (Regime::Idle, None));
+    assert!(idle.device_headroom_gb_s.is_some_and(|headroom| headroom < 1.0), "the link is full: {idle:?}");
+}
+
+#[test]
+fn a_slowdown_is_an_interval_that_holds_what_is_measured_and_missing_counters_are_named() {
+    let host = host();
+    let mut runs = Runs::new(&host, Effort::Quick);
+    let mut counters = Counters::of(&host, 3, &runs.together(Quadrant::First, 3));
+    let [low, high] = diagnose(&host, &counters).core_slowdown.expect("cores were counted");
+    let degradation = runs.degradation(Quadrant::First, 3).cores;
+    assert!(low > 1.0 && low <= degradation && degradation <= high, "{degradation} is not between {low} and {high}");
+    counters.c2m_alone_gb_s = Some(runs.cores_alone(Quadrant::First, 3).core_bytes_per_second() / 1e9);
+    let [measured, same] = diagnose(&host, &counters).core_slowdown.expect("cores were counted");
+    assert!((measured / degradation - 1.0).abs() < 0.01 && measured == same);
+    counters.queues.remove("iio_write");
+    counters.memory.lines_read *= 2.0;
+    let warnings = diagnose(&host, &counters).warnings.join("\n");
+    assert!(warnings.contains("queues.iio_write is missing: perf stat"), "{warnings}");
+    assert!(warnings.contains("were they counted at the same time"), "{warnings}");
+}
