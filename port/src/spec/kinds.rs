@@ -188,7 +188,7 @@ fn virtio(given: &Arguments<'_>) -> Result<VhostOptions, String> {
     Ok(VhostOptions {
         role: given.value("role")?.unwrap_or(Role::Client),
         queues: given.number("queues", 1, 16)?.unwrap_or(1) as usize,
-        log2_slots: given.power_of_two("slots", 64, 32_768)?.unwrap_or(256).trailing_zeros() as u8,
+        log2_slots: given.power_of_two("slots", 64, 4096)?.unwrap_or(256).trailing_zeros() as u8,
         offload: given.has("offload"),
         any_user: given.has("any-user"),
         ..VhostOptions::new(given.first.unwrap_or_default())

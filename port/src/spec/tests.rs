@@ -102,6 +102,35 @@ fn a_described_port_opens_and_works() {
 }
 
 #[test]
+fn a_card_has_two_halves_that_make_the_socket_or_do_not() {
+    let of = |text: &str| match read(text).kind().clone() {
+        Kind::Vhost(options) | Kind::Virtio(options) => options,
+        other => panic!("{other:?}"),
+    };
+    let by_itself = VhostOptions::new("/v");
+    assert_eq!(of("vhost-user:/v"), by_itself);
+    assert_eq!(of("virtio-user:/v"), VhostOptions { role: crate::Role::Client, ..by_itself.clone() });
+    let backend = of("vhost-user:/v,role=client,queues=16,offload,memory=3,unsealed,any-user");
+    let frontend = of("virtio-user:/v,role=server,queues=16,offload,slots=4096,any-user");
+    let asked = VhostOptions { queues: 16, offload: true, any_user: true, ..by_itself };
+    let wanted = VhostOptions { role: crate::Role::Client, most_bytes: 3 << 20, unsealed: true, ..asked.clone() };
+    assert_eq!(backend, wanted);
+    assert_eq!(frontend, VhostOptions { log2_slots: 12, ..asked });
+    assert_eq!(read("virtio-user:/v,queues=4").queues(), 1, "one thread serves them");
+    for (text, says) in [
+        ("virtio-user:", "give the socket's path"),
+        ("virtio-user:/v,memory=3", "no argument of it"),
+        ("virtio-user:/v,slots=32", "from 64 to 4096"),
+        ("virtio-user:/v,slots=8192", "from 64 to 4096"),
+        ("vhost-user:/v,slots=256", "no argument of it"),
+        ("vhost-user:/v,queues=17", "from 1 to 16"),
+        ("vhost-user:/v,role=peer", "a role is server or client"),
+    ] {
+        assert!(refused(text).contains(says), "{text}: {}", refused(text));
+    }
+}
+
+#[test]
 fn what_memif_is_given_stays_within_its_bounds() {
     let options = |text: &str| match read(text).kind().clone() {
         Kind::Memif(options) => options,
@@ -163,6 +192,7 @@ fn a_path_that_is_not_whole_is_found_behind_impairments_too() {
         ("capture:record=/tmp/a.pcap", None),
         ("capture:replay=/tmp/a.pcap,record=b.pcap", Some("b.pcap")),
         ("memif:run/a.sock", Some("run/a.sock")),
+        ("virtio-user:run/a.sock", Some("run/a.sock")),
         ("memif:/run/a.sock", None),
         ("memif:@a", None),
         ("tap:a0", None),
