@@ -61,7 +61,7 @@ impl Run<'_> {
         self.asked += 1;
         let Configuration { attachment, kind } = configuration;
         let nodes = Nodes { machine: self.machine.clone(), attachment, kind, count: 2 };
-        let counting = if self.effort == Effort::Quick { 32 } else { 256 };
+        let counting = if self.effort == Effort::Quick { 128 } else { 1024 };
         Traffic { nodes, bytes, messages: (160, counting) }
     }
 }
