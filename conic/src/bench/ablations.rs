@@ -198,7 +198,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Ok(code());
     }
     println!("ablations of CC-NIC: packets of {} bytes, {} in flight", arguments.packet_size, arguments.window);
-    println!("  {}", machine.line());
+    machine.print();
     for (group, compared) in &all {
         for comparison in &compared.comparisons {
             println!("\n  {}", group.title());

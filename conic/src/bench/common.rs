@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::placement::{Placement, Spread};
 use super::rounds::{Dropped, Slices};
 use crate::status_line::StatusLine;
-use crate::value::core_pair;
+use crate::value::{core_pair, in_lines};
 
 pub use crate::value::{grouped as count, span};
 
@@ -144,6 +144,16 @@ impl MachineReport {
         let _ = write!(line, "; application on core {}, NIC on core {}", self.application_core, self.nic_core);
         line
     }
+
+    /// The same for a terminal of 80 columns, indented.
+    pub fn lines(&self) -> Vec<String> {
+        in_lines(self.line().split(' '), " ", 78).into_iter().map(|line| format!("  {line}")).collect()
+    }
+
+    /// Prints these.
+    pub fn print(&self) {
+        self.lines().iter().for_each(|line| println!("{line}"));
+    }
 }
 
 /// The cores of two sides, for who pins them itself: the two that were chosen, or the first two that this process may use.
@@ -255,5 +265,22 @@ mod tests {
         assert_eq!(nanoseconds(1.25e9), "1.25 s");
         let numbers = [0.0, 0.00123, 0.0123, 0.123, 1.234, 12.34, 123.4, 1234.0].map(three_digits);
         assert_eq!(numbers, ["0.00", "0.0012", "0.012", "0.12", "1.23", "12.3", "123", "1234"]);
+    }
+
+    #[test]
+    fn a_machine_with_a_long_name_takes_lines_that_a_terminal_has() {
+        let machine = MachineReport {
+            processor: "Intel(R) Xeon(R) Platinum 8480CL CPU @ 2.00GHz".to_owned(),
+            cores: 224,
+            application_core: 100,
+            nic_core: 101,
+            numa_nodes: 2,
+            kernel: "Linux 6.18".to_owned(),
+            virtual_machine: true,
+        };
+        let lines = machine.lines();
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.len() <= 80 && line.starts_with("  ")), "{lines:#?}");
+        let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
+        assert_eq!(words.join(" "), machine.line());
     }
 }

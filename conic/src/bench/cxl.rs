@@ -237,7 +237,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     if !arguments.common.json {
         println!("a packet of {} bytes to the host and back, one at a time, a core as the device", arguments.size);
-        println!("  {}", machine.line());
+        machine.print();
         chosen.iter().zip(&reports).for_each(|(place, report)| print(place, report));
         for LeftOut { design, why } in &left_out {
             println!("    left out: {design}:\n      {why}");

@@ -238,8 +238,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if !arguments.common.json {
         println!("a key-value store: {keys} keys, values {objects}, {sets}% sets, Zipf {zipf},");
         println!("{window} requests under way");
-        println!("  {}", machine.line());
-        measured.print(|again| format!("{:.3}%", 100.0 * again), NOTE);
+        machine.print();
+        let percent =
+            |again: f64| if again < 0.1 { format!("{:.3}%", 100.0 * again) } else { format!("{:.1}%", 100.0 * again) };
+        measured.print(percent, NOTE);
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report {

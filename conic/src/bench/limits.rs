@@ -319,7 +319,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     println!("limits of this machine's coherence");
-    println!("  {}", machine.line());
+    machine.print();
     found.reports.iter().for_each(print);
     print_left_out(found.dropped, found.restless);
     Ok(ExitCode::SUCCESS)

@@ -345,7 +345,7 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
     if let Some(features) = &report.features {
         in_switches(features).iter().for_each(|line| println!("  {line}"));
     }
-    println!("  {}", report.machine.line());
+    report.machine.print();
     for place in choice.of(&measured.complete(1)) {
         let Some(one) = place_report(measured, place, 0, *packet_size) else { continue };
         println!();

@@ -188,7 +188,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
             arguments.rounds,
             nanoseconds(arguments.duration.nanoseconds() as f64)
         );
-        println!("  {}", machine.line());
+        machine.print();
         tables.iter().for_each(print);
         println!("\n{FAIR}");
     }

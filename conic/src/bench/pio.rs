@@ -180,7 +180,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     if !arguments.common.json {
         println!("a payload of a line there and another back, between two cores");
-        println!("  {}", machine.line());
+        machine.print();
         chosen.iter().zip(&reports).for_each(|(place, report)| print(place, report));
         print_notes(&measured);
         return Ok(ExitCode::SUCCESS);

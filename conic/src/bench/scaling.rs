@@ -414,7 +414,7 @@ fn chart(report: &Report) -> Chart {
 fn print(report: &Report, chart: &Chart) {
     let Report { packet_size, window, rounds, .. } = report;
     println!("pairs of cores together: packets of {packet_size} bytes, {window} in flight on each pair");
-    println!("  {}", report.machine.line());
+    report.machine.print();
     let pair = |(&(application, nic), trip): (&(usize, usize), &f64)| format!("{application},{nic} {trip:.0}");
     let trips: Vec<String> = report.cores.iter().zip(&report.one_line_round_trip_ns).map(pair).collect();
     println!("  one line's round trip in ns, by pair: {}", trips.join("; "));

@@ -184,7 +184,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let plural = if connections == 1 { "" } else { "s" };
         println!("a TCP echo of 64 bytes: {connections} connection{plural}, {window} under way on each,");
         println!("{requests_a_segment} a segment at most");
-        println!("  {}", machine.line());
+        machine.print();
         measured.print(|sent| format!("{sent:.2}"), "segments that the service sent for each answer");
         return Ok(ExitCode::SUCCESS);
     }

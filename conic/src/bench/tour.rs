@@ -18,6 +18,7 @@ use super::link::{Interface, Setup, Span};
 use super::progress::Progress;
 use super::rounds::Dropped;
 use super::sweep::{self, Sweep, sweep};
+use crate::value::in_lines;
 
 /// Options of the tour.
 #[derive(Clone, Debug, Args)]
@@ -84,7 +85,8 @@ pub fn main(arguments: &Options) -> Result<ExitCode, Failure> {
     let pace = Pace::of(arguments.quick);
     let tour = Tour { arena: &arena, arguments, pace, shown: !arguments.common.json };
     if tour.shown {
-        println!("conic on this machine: {}", machine.line());
+        let line = format!("conic on this machine: {}", machine.line());
+        in_lines(line.split(' '), " ", 80).iter().for_each(|line| println!("{line}"));
     }
     let limits = tour.limits()?;
     let interfaces = tour.interfaces(&limits.reports)?;

@@ -70,7 +70,7 @@ pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: Machin
     } else {
         let pairs = if setup.queues == 1 { String::new() } else { format!(", {} queue pairs", setup.queues) };
         println!("loopback over {}: packets of {} bytes{pairs}", setup.interface.name(), setup.workload.packet_size);
-        println!("  {}", machine.line());
+        machine.print();
         for curve in &found.curves {
             print(curve);
         }
