@@ -297,7 +297,7 @@ fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Ok(code_of(lost, corrupt));
     }
     println!("this machine, measured and predicted");
-    println!("  {}", report.machine.line());
+    report.machine.print();
     report.placements.iter().filter(|place| labels.contains(&place.placement)).for_each(output::print);
     output::print_lacks(&report);
     print_left_out(report.dropped_slices, report.restless);

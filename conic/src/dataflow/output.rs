@@ -97,7 +97,7 @@ pub fn table(
     slice: Time,
 ) {
     println!("operators of a Timely graph on a device that a core plays: a batch's median time");
-    println!("  {}", machine.line());
+    machine.print();
     for (place, graphs) in places.iter().zip(reports) {
         println!("\n  {}", placement_line(place, place.members.len(), slice));
         for (graph, report) in Graph::ALL.into_iter().zip(graphs) {

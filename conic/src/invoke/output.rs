@@ -71,7 +71,7 @@ pub fn table(
     slice: Time,
 ) {
     println!("{function}, called on a device that a core plays");
-    println!("  {}", machine.line());
+    machine.print();
     for (place, rows) in places.iter().zip(rows) {
         println!("\n  {}", placement_line(place, place.members.len(), slice));
         println!(
