@@ -6,7 +6,9 @@ mod cxl_nic;
 mod guesses;
 mod host_network;
 mod kept;
+mod one_platform;
 mod output;
+mod paper;
 mod progress;
 mod runner;
 #[cfg(test)]
@@ -20,12 +22,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use conic_chart::TerminalStyle;
 use conic_native::Flag;
 use conic_study::ask::Answers;
-use conic_study::comparison::{compare, parse, summary};
 use conic_study::experiment::{EXPERIMENTS, Effort, Experiment, Platforms, Setting, chosen, findings, questions};
-use conic_study::report::{Report, json, results, summary_lines};
+use conic_study::report::{CC_NIC, Report, summary_lines};
 use conic_study::sensitivity::{self, Guess};
 use conic_study::simulated::Simulator;
 use conic_study::workload::Machine;
@@ -33,6 +33,7 @@ use conic_study::workload::Machine;
 use crate::bench::failure::Failure;
 use crate::writable;
 use kept::Kept;
+use paper::{Outcome, Paper, Predicted, one_table};
 use progress::Progress;
 use runner::{Ended, Runner};
 
@@ -113,8 +114,8 @@ Roles of results:
   not-modelled   no prediction is made of it
   unpublished    predicted, and not in the paper";
 
-/// What the CC-NIC paper published. Only the comparison gets it, after everything has been predicted.
-const PUBLISHED: &str = include_str!("../../results/ccnic.toml");
+const PAPER: Paper =
+    Paper { subject: CC_NIC, file: "results/ccnic.toml", published: include_str!("../../results/ccnic.toml") };
 
 /// Runs the command.
 pub fn main(arguments: &Arguments) -> ExitCode {
@@ -207,31 +208,19 @@ impl Study<'_> {
         let experiments = if options.sensitivity { &[][..] } else { &self.experiments[..] };
         let found = findings(experiments, setting, answers);
         let movements = sensitivity::movements(setting, &self.guesses, answers);
-        let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
-        // From here on, and not before, published values are known.
-        let published = parse(PUBLISHED).map_err(|error| format!("results/ccnic.toml: {error}"))?;
-        let all = options.figures.is_empty() && !options.sensitivity;
-        let rows = compare(&predictions, &published, all)?;
-        let summary = summary(&rows);
         let platforms = &self.platforms;
         let machines = [&platforms.icx, &platforms.spr, &platforms.icx_cx6, &platforms.icx_e810];
-        let report = Report {
-            subject: conic_study::report::CC_NIC,
+        let predicted = Predicted {
+            paper: PAPER,
             effort: setting.effort,
             platforms: machines.iter().map(|machine| machine.name.clone()).collect(),
-            found: &found,
-            rows: &rows,
-            summary: &summary,
-            movements: &movements,
+            outcome: if options.sensitivity {
+                Outcome::Moved(&movements)
+            } else {
+                Outcome::Found(&found, options.figures.is_empty())
+            },
         };
-        let path = output::write(&options.output, &report)?;
-        let style = TerminalStyle::default();
-        let (tables, json) = if options.sensitivity {
-            (output::movements(&movements).draw(style), output::movements_json(&movements))
-        } else {
-            (results(&rows).draw(style), json(&rows))
-        };
-        let mut shown = Shown { interrupted: ended.interrupted, ..Shown::of(&report, path, tables, json) };
+        let mut shown = Shown { interrupted: ended.interrupted, ..predicted.shown(&options.output, one_table)? };
         shown.text += &format!("{} points simulated, {} kept from before", ended.simulated, ended.kept);
         shown.text += if ended.interrupted { "; interrupted: the same command goes on from here\n" } else { "\n" };
         Ok(shown)

@@ -3,7 +3,7 @@
 use conic_chart::{Axis, Bar, Chart};
 
 use crate::ask::{Answers, Ask};
-use crate::experiment::{HEADLINES, Platforms, Setting, headlines};
+use crate::experiment::{Found, HEADLINES, Platforms, Setting, Value, headlines};
 use crate::report::Picture;
 use crate::workload::Question;
 
@@ -67,6 +67,16 @@ pub fn movements(setting: &Setting, guesses: &[Guess], answers: &Answers) -> Vec
         (guess, guess.platforms.each_ref().map(|platforms| headlines(&with(setting, platforms), &mut ask)))
     });
     moved(&HEADLINES, &nominal, ends)
+}
+
+/// Headline results of what experiments found, each a number; none of one that was not found.
+pub fn numbers(found: &[Found], headlines: &[(&'static str, &'static str)]) -> Vec<Option<f64>> {
+    let predictions = || found.iter().flat_map(|found| &found.findings.predictions);
+    let of = |(id, _): &(&str, &str)| match predictions().find(|one| one.id == *id)?.value {
+        Some(Value::Number(number)) => Some(number),
+        _ => None,
+    };
+    headlines.iter().map(of).collect()
 }
 
 /// How far each guess moves each of the headline results that it moves at all, from what they are with it at both ends: by headline

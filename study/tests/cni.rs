@@ -6,9 +6,10 @@ use conic_sim::bus::{Attachment, BusParameters, Counters};
 use conic_sim::platform::Platform;
 use conic_study::cni::messages::{Traffic, round_trips, stream};
 use conic_study::cni::nodes::Nodes;
-use conic_study::cni::{EXPERIMENTS, findings};
+use conic_study::cni::{EXPERIMENTS, HEADLINES, findings};
 use conic_study::comparison::{Figure, Role, compare, parse};
 use conic_study::experiment::{Effort, Value};
+use conic_study::sensitivity::numbers;
 
 fn machine() -> BusParameters {
     Platform::<BusParameters>::load_as("hypersparc").unwrap_or_else(|error| panic!("{error}")).parameters().clone()
@@ -30,6 +31,7 @@ fn every_published_result_is_predicted_or_said_not_to_be_and_calibrated_ones_are
     let found = findings(EXPERIMENTS, &machine(), Effort::Quick);
     let failed: Vec<_> = found.iter().flat_map(|found| &found.failures).collect();
     assert!(failed.is_empty(), "{failed:?}");
+    assert!(!numbers(&found, &HEADLINES).contains(&None), "each headline is a number that is found");
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     let published = parse(include_str!("../../results/cni.toml")).expect("the file is right");
     let rows = compare(&predictions, &published, true).expect("every id is known");

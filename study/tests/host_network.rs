@@ -9,7 +9,8 @@ use conic_study::host_network::counters::{Counters, QUEUES};
 use conic_study::host_network::diagnosis::{Diagnosis, Regime, diagnose};
 use conic_study::host_network::formula::{Form, Inputs, Timing};
 use conic_study::host_network::quadrants::{Quadrant, Runs};
-use conic_study::host_network::{EXPERIMENTS, findings};
+use conic_study::host_network::{EXPERIMENTS, HEADLINES, findings};
+use conic_study::sensitivity::numbers;
 
 fn host() -> HostParameters {
     Platform::<HostParameters>::load_as("cascade-lake").unwrap_or_else(|error| panic!("{error}")).parameters().clone()
@@ -25,6 +26,7 @@ fn value<'a>(found: &'a [Found], id: &str) -> &'a Value {
 fn the_study_predicts_whatever_was_published_and_finds_both_regimes() {
     let found = findings(EXPERIMENTS, &host(), Effort::Quick);
     assert!(found.iter().all(|found| found.failures.is_empty() && !found.findings.plots.is_empty()));
+    assert!(!numbers(&found, &HEADLINES).contains(&None), "each headline is a number that is found");
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     let published = parse(include_str!("../../results/host-network.toml")).expect("the file is right");
     let rows = compare(&predictions, &published, true).expect("units are those that were published");

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use conic_chart::TerminalStyle;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::{EXPERIMENTS, HEADLINES, Machines, WHAT_IF, findings, headlines, headlines_beside};
-use conic_study::comparison::{compare, parse, summary};
+use conic_study::comparison::Row;
 use conic_study::experiment::{Effort, chosen};
-use conic_study::report::{COHERENT_PIO, Report, json, results};
+use conic_study::report::COHERENT_PIO;
 use conic_study::sensitivity::{Guess, Movement, moved};
 
-use super::{Shown, guesses, output, progress};
+use super::paper::{Outcome, Paper, Predicted, one_table};
+use super::{Shown, guesses, progress};
 use crate::bench::failure::Failure;
 use crate::writable;
 
@@ -61,8 +61,11 @@ cxl3-mem is no machine that exists: its results have ids that begin with pio.wha
 /// What an override of cxl3-mem begins with.
 const OF_CXL: &str = "cxl3-mem:";
 
-/// What the paper published. Only the comparison gets it, after everything has been predicted.
-const PUBLISHED: &str = include_str!("../../../results/coherent-pio.toml");
+const PAPER: Paper = Paper {
+    subject: COHERENT_PIO,
+    file: "results/coherent-pio.toml",
+    published: include_str!("../../../results/coherent-pio.toml"),
+};
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
@@ -92,47 +95,32 @@ fn run(options: &Options) -> Result<Shown, String> {
         cxl: cxl.parameters().clone(),
     };
     let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
-    let movements = if options.sensitivity {
+    let platforms = [platform.name(), enzian_pcie.name(), pc_pcie.name(), thunderx.name(), cxl.name()];
+    let predicted =
+        |outcome| Predicted { paper: PAPER, effort, platforms: platforms.map(str::to_owned).to_vec(), outcome };
+    if options.sensitivity {
         let guesses = guesses::of_coherent_pio([&platform, &cxl], &thunderx, [&enzian_pcie, &pc_pcie], &machines)?;
-        movements(&guesses, &machines)
-    } else {
-        Vec::new()
-    };
-    let experiments = if options.sensitivity { Vec::new() } else { experiments };
+        let movements = movements(&guesses, &machines);
+        let mut shown = predicted(Outcome::Moved(&movements)).shown(&options.output, tables)?;
+        shown.text += &intervals(&movements);
+        return Ok(shown);
+    }
     let found = progress::figures(&experiments, |one| findings(one, &machines, effort));
-    let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
-    // From here on, and not before, published values are known.
-    let published = parse(PUBLISHED).map_err(|error| format!("results/coherent-pio.toml: {error}"))?;
-    let rows = compare(&predictions, &published, options.figures.is_empty() && !options.sensitivity)?;
-    let summary = summary(&rows);
-    let report = Report {
-        subject: COHERENT_PIO,
-        effort,
-        platforms: [platform.name(), enzian_pcie.name(), pc_pcie.name(), thunderx.name(), cxl.name()]
-            .map(str::to_owned)
-            .to_vec(),
-        found: &found,
-        rows: &rows,
-        summary: &summary,
-        movements: &movements,
-    };
-    let path = output::write(&options.output, &report)?;
+    predicted(Outcome::Found(&found, options.figures.is_empty())).shown(&options.output, tables)
+}
+
+/// The results, those of a machine that does not exist apart.
+fn tables(rows: &[Row]) -> String {
     let (what_if, compared): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(|row| row.id.starts_with(WHAT_IF));
     let mut text = String::new();
     if !compared.is_empty() {
-        text += &results(&compared).draw(TerminalStyle::default());
+        text += &one_table(&compared);
     }
     if !what_if.is_empty() {
         text += "\nWhat if, over CXL.mem 3.0 with back-invalidate: nobody measured this, and nearly every value of cxl3-mem is a guess\n";
-        text += &results(&what_if).draw(TerminalStyle::default());
+        text += &one_table(&what_if);
     }
-    let json = if options.sensitivity { output::movements_json(&movements) } else { json(&rows) };
-    let mut shown = Shown::of(&report, path, text, json);
-    if options.sensitivity {
-        shown.text += &output::movements(&movements).draw(TerminalStyle::default());
-        shown.text += &intervals(&movements);
-    }
-    Ok(shown)
+    text
 }
 
 /// Between what each headline result lies when one guess after the other goes over its range.

@@ -7,13 +7,13 @@ use clap::Args;
 use conic_chart::{Cell, Column, Table, TerminalStyle};
 use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
-use conic_study::comparison::{compare, parse, summary};
 use conic_study::cxl_nic::{Asked, EXPERIMENTS, Experiment, Machines, PRESSURE, findings, guesses as orderings};
 use conic_study::experiment::{Effort, chosen};
-use conic_study::report::{CXL_NIC, Report, json, results};
+use conic_study::report::CXL_NIC;
 use conic_study::sensitivity::{self, Guess};
 use serde_json::json;
 
+use super::paper::{Outcome, Paper, Predicted, one_table};
 use super::{Shown, guesses, output, progress};
 use crate::bench::failure::Failure;
 use crate::writable;
@@ -56,8 +56,8 @@ const EXAMPLES: &str = "Examples:
   conic study cxl-nic --guesses         which orderings a guess decides
   conic study cxl-nic 10 --quick --set device.receive_stage=50ns";
 
-/// What the paper published. Only the comparison gets it, after everything has been predicted.
-const PUBLISHED: &str = include_str!("../../../results/cxl-nic.toml");
+const PAPER: Paper =
+    Paper { subject: CXL_NIC, file: "results/cxl-nic.toml", published: include_str!("../../../results/cxl-nic.toml") };
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
@@ -161,20 +161,11 @@ fn run(options: &Options) -> Result<Shown, String> {
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
     let asked = asked(options, &experiments)?;
     let found = progress::figures(&experiments, |one| findings(one, &machines, &asked));
-    let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
-    // From here on, and not before, published values are known.
-    let published = parse(PUBLISHED).map_err(|error| format!("results/cxl-nic.toml: {error}"))?;
-    let rows = compare(&predictions, &published, options.figures.is_empty())?;
-    let summary = summary(&rows);
-    let report = Report {
-        subject: CXL_NIC,
+    let predicted = Predicted {
+        paper: PAPER,
         effort: asked.effort,
         platforms: vec![agilex.name().to_owned(), bluefield.name().to_owned()],
-        found: &found,
-        rows: &rows,
-        summary: &summary,
-        movements: &[],
+        outcome: Outcome::Found(&found, options.figures.is_empty()),
     };
-    let path = output::write(&options.output, &report)?;
-    Ok(Shown::of(&report, path, results(&rows).draw(TerminalStyle::default()), json(&rows)))
+    predicted.shown(&options.output, one_table)
 }

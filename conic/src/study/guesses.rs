@@ -119,6 +119,16 @@ pub fn of_cxl_nic(
     Ok(guesses)
 }
 
+/// Each guess of a study's only platform.
+///
+/// # Errors
+///
+/// As for [`load`].
+pub fn of_one<P: ParameterSet>(platform: &Platform<P>) -> Result<Vec<Guess<P>>, String> {
+    let each = platform.guesses().map(|entry| guess(platform, entry, |varied| varied));
+    each.filter_map(Result::transpose).collect()
+}
+
 /// A guess at both ends of its range, in all platforms; none where the range has no width.
 fn guess<P: ParameterSet, S>(
     platform: &Platform<P>,
@@ -188,5 +198,19 @@ mod tests {
         assert!(all.iter().filter(|one| one.name.ends_with(" link.crossing")).count() == 1);
         let own = bluefield.guesses().filter(|entry| agilex.entry(&entry.key) != Some(entry)).count();
         assert_eq!(all.len(), agilex.guesses().count() + own);
+    }
+
+    #[test]
+    fn every_guess_of_a_study_on_one_platform_can_be_varied() {
+        fn of<P: ParameterSet>(name: &str) {
+            let platform = Platform::<P>::load_as(name).expect("a platform that comes with the simulator");
+            let all = of_one(&platform).expect("every end of every guess can be");
+            let wide = platform.guesses().filter(|entry| entry.range.is_some_and(|(low, high)| low < high));
+            let wide: Vec<String> = wide.map(|entry| format!("{name} {}", entry.key)).collect();
+            assert!(!wide.is_empty());
+            assert_eq!(all.iter().map(|guess| guess.name.clone()).collect::<Vec<_>>(), wide);
+        }
+        of::<conic_sim::bus::BusParameters>("hypersparc");
+        of::<conic_sim::host::HostParameters>("cascade-lake");
     }
 }

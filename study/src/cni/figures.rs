@@ -24,6 +24,19 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Named { name: "8", title: "Three parallel programs on 16 nodes", run: parallel::programs },
 ];
 
+/// Ids and units of the results whose dependence on the platform's guesses is shown.
+pub const HEADLINES: [(&str, &str); 9] = [
+    ("cni.sec5.local_bandwidth", "MB/s"),
+    ("cni.fig6.memory.64", "fraction"),
+    ("cni.fig6.memory.least", "fraction"),
+    ("cni.fig6.io.64", "fraction"),
+    ("cni.fig7.memory.64", "fraction"),
+    ("cni.fig7.io.64", "fraction"),
+    ("cni.fig7.memory.highest", "MB/s"),
+    ("cni.fig7.snarfing", "fraction"),
+    ("cni.fig8.occupancy.queues", "fraction"),
+];
+
 /// What an experiment is run with.
 pub struct Run<'a> {
     machine: &'a BusParameters,

@@ -16,4 +16,4 @@ pub mod local;
 pub mod messages;
 pub mod nodes;
 
-pub use figures::{EXPERIMENTS, Experiment, findings};
+pub use figures::{EXPERIMENTS, Experiment, HEADLINES, findings};

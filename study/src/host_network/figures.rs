@@ -26,6 +26,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Named { name: "12", title: "What latencies are made of, by the formula", run: formulas::breakdown },
 ];
 
+/// Ids and units of the results whose dependence on the platform's guesses is shown.
+pub const HEADLINES: [(&str, &str); 8] = [
+    ("host.fig3.q1.c2m_degradation_least", "ratio"),
+    ("host.fig3.q1.c2m_degradation_most", "ratio"),
+    ("host.fig3.q3.c2m_degradation_most", "ratio"),
+    ("host.fig3.q3.p2m_degradation_most", "ratio"),
+    ("host.fig3.q4.p2m_degradation_most", "ratio"),
+    ("host.fig11.q1.error", "fraction"),
+    ("host.fig11.q3.c2m_error_with_admission", "fraction"),
+    ("host.fig11.q4.error", "fraction"),
+];
+
 /// What the experiments find on a host.
 pub fn findings(experiments: &[Experiment], host: &HostParameters, effort: Effort) -> Vec<Found> {
     let mut runs = Runs::new(host, effort);

@@ -16,4 +16,4 @@ mod figures;
 pub mod formula;
 pub mod quadrants;
 
-pub use figures::{EXPERIMENTS, Experiment, findings};
+pub use figures::{EXPERIMENTS, Experiment, HEADLINES, findings};

@@ -1,0 +1,82 @@
+//! Studies whose experiments all run on one modelled machine.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use conic_sim::platform::{ParameterSet, Platform};
+use conic_study::experiment::{Effort, Found, Named, chosen};
+use conic_study::sensitivity::{Guess, moved, numbers};
+
+use super::paper::{Outcome, Paper, Predicted, one_table};
+use super::{Shown, guesses, progress};
+use crate::bench::failure::Failure;
+use crate::writable;
+
+/// What such studies can all be asked.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Less of each point
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON array on stdout and nothing else there; an error as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Show how far the headline results move when each guess of the platform goes over its range, with little effort a point
+    #[arg(long, conflicts_with = "figures")]
+    sensitivity: bool,
+    /// The folder for results.json, the plots and report.html [default: the study's own in out/study]
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Replace a value of the platform, whose keys `conic platform show` lists; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+/// Such a study: on a platform of parameters `P`, by functions `R`.
+#[derive(Debug)]
+pub struct Study<P: 'static, R: 'static> {
+    /// What it is compared with.
+    pub paper: Paper,
+    /// Where its files go if nobody says.
+    pub folder: &'static str,
+    /// The platform's name.
+    pub platform: &'static str,
+    /// The experiments.
+    pub experiments: &'static [Named<R>],
+    /// What some of them find.
+    pub findings: fn(&[Named<R>], &P, Effort) -> Vec<Found>,
+    /// Ids and units of the results that guesses are judged by; numbers.
+    pub headlines: &'static [(&'static str, &'static str)],
+}
+
+impl<P: ParameterSet + Clone + Sync, R: Copy + Sync> Study<P, R> {
+    /// Runs it, for these figures or all, and prints it.
+    pub fn main(&self, figures: &[String], options: &Common) -> ExitCode {
+        let shown = self.run(figures, options).map(|shown| shown.print(options.json));
+        shown.unwrap_or_else(|message| Failure::failed(message).report(options.json))
+    }
+
+    fn run(&self, figures: &[String], options: &Common) -> Result<Shown, String> {
+        let experiments = chosen(self.experiments, figures)?;
+        let platform = Platform::<P>::load_as(self.platform).and_then(|one| one.with(&options.overrides));
+        let platform = platform.map_err(|error| error.to_string())?;
+        let folder = options.output.clone().unwrap_or_else(|| PathBuf::from(self.folder));
+        writable::folder(&folder, "--output").map_err(|failure| failure.message)?;
+        let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
+        let predicted =
+            |outcome| Predicted { paper: self.paper, effort, platforms: vec![platform.name().to_owned()], outcome };
+        if options.sensitivity {
+            let varied = guesses::of_one(&platform)?;
+            let headlines =
+                |parameters: &P| numbers(&(self.findings)(self.experiments, parameters, effort), self.headlines);
+            let of_both = |guess: &Guess<P>| guess.platforms.each_ref().map(headlines);
+            let ends = progress::on_all_cores("guesses", &varied, of_both);
+            let nominal = headlines(platform.parameters());
+            let movements = moved(self.headlines, &nominal, varied.iter().zip(ends));
+            return predicted(Outcome::Moved(&movements)).shown(&folder, one_table);
+        }
+        let found = progress::figures(&experiments, |one| (self.findings)(one, platform.parameters(), effort));
+        predicted(Outcome::Found(&found, figures.is_empty())).shown(&folder, one_table)
+    }
+}
