@@ -10,10 +10,12 @@ use conic_sim::host::HostParameters;
 use conic_sim::platform::Platform;
 use conic_study::experiment::Effort;
 use conic_study::host_network::counters::Counters;
-use conic_study::host_network::diagnosis::{Diagnosis, Regime, diagnose};
+use conic_study::host_network::diagnosis::{Diagnosis, DomainView, Regime, diagnose};
+use conic_study::host_network::perf;
 use conic_study::host_network::quadrants::{Quadrant, Runs};
 
 use crate::bench::failure::{Failure, print_json};
+use crate::value::in_lines;
 
 /// Cores and devices that are simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,19 +45,26 @@ enum Bad {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Counters as JSON or as lines of name,value; - is the standard input
-    #[arg(value_name = "FILE", required_unless_present = "simulate")]
+    /// Counters: what the command of --perf wrote, JSON, or lines of name,value; - is the standard input
+    #[arg(value_name = "FILE", required_unless_present_any = ["simulate", "perf"])]
     file: Option<PathBuf>,
+    /// Instead: print the command that counts on a Skylake or Cascade Lake server, for so many seconds
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["file", "simulate"], num_args = 0..=1, default_missing_value = "10",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    perf: Option<u32>,
     /// Instead: counters of a simulated host, of so many cores beside devices
     #[arg(long, value_enum, value_name = "QUADRANT", conflicts_with = "file")]
     simulate: Option<Simulated>,
-    /// Cores that are simulated [default: 4]
-    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// Cores that generate traffic: of a file of perf's, which does not say it, or simulated [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     cores: Option<u16>,
+    /// The socket, of a file of perf's that has several
+    #[arg(long, value_name = "N", conflicts_with = "simulate")]
+    socket: Option<u32>,
     /// Print the counters as JSON, as a file has them, and no diagnosis
     #[arg(long)]
     counters: bool,
-    /// A platform of model host: its name, or a path to a .toml file [default: the one that the counters name]
+    /// A platform of model host: its name, or a path to a .toml file [default: the one that the counters name, or cascade-lake]
     #[arg(long, value_name = "NAME")]
     platform: Option<String>,
     /// Replace a value of the platform, as in controller.channels=4; may be repeated
@@ -76,11 +85,13 @@ const EXAMPLES: &str = "Regimes, by write queues, credits and latency together:
   onset of red    write queues are full much of the time
   red             devices have used up their credits too
 
-A file has the platform's name, the interval in seconds, how many cores generate traffic, sums over all memory channels, and for each queue its \
-occupancy (entries summed over cycles), inserts and cycles. --simulate with --counters writes such a file. What is missing is said with the command \
-that counts it.
+What perf wrote is read as it is (--cores says how many cores generate traffic). A file of our own has the platform's name, the interval in seconds, \
+those cores, sums over all memory channels, and for each queue its occupancy (entries summed over cycles), inserts and cycles: --counters writes it. \
+What is missing is said.
 
 Examples:
+  conic diagnose --perf > count.sh                     what counts on a server, for ten seconds
+  sudo sh count.sh && conic diagnose host.csv --cores 4 --socket 0
   conic diagnose --simulate q3 --cores 5               a simulated host in the red regime
   conic diagnose --simulate q1 --counters > host.json  its counters, as a file has them
   conic diagnose host.json                             what they say
@@ -102,10 +113,14 @@ fn run(options: &Options) -> Result<ExitCode, String> {
     let (host, counters) = match (options.simulate, &options.file) {
         (Some(quadrant), _) => simulated(options, quadrant)?,
         (None, Some(file)) => {
-            let counters = Counters::parse(&text_of(file)?).map_err(|error| format!("{}: {error}", file.display()))?;
+            let counters =
+                counters(options, &text_of(file)?).map_err(|error| format!("{}: {error}", file.display()))?;
             (host(options, &counters.platform)?, counters)
         }
-        (None, None) => return Err("give a file of counters, or --simulate".to_owned()),
+        (None, None) => {
+            print!("{}", perf::command(options.perf.unwrap_or(10), "host.csv"));
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     if options.counters {
         let text = serde_json::to_string_pretty(&counters).map_err(|error| error.to_string())?;
@@ -143,9 +158,29 @@ fn text_of(file: &Path) -> Result<String, String> {
     read.map(|()| text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
+/// A file's counters.
+fn counters(options: &Options, text: &str) -> Result<Counters, String> {
+    if !perf::is_perf(text) {
+        let of_perf = [("--cores", options.cores.is_some()), ("--socket", options.socket.is_some())];
+        return match of_perf.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(format!("{option} goes with a file of perf's; this one says it itself")),
+            None => Counters::parse(text),
+        };
+    }
+    let cores = options.cores.ok_or("perf does not say how many cores generate traffic: give --cores")?;
+    let platform = options.platform.as_deref().unwrap_or(PLATFORM);
+    let of = perf::Measured { platform, cores: cores.into(), socket: options.socket };
+    let (counters, notes) = perf::parse(text, of)?;
+    notes.iter().for_each(|note| eprintln!("{note}"));
+    Ok(counters)
+}
+
+/// The host, where nobody names one.
+const PLATFORM: &str = "cascade-lake";
+
 /// A simulated host and its counters, with what cores and devices get alone.
 fn simulated(options: &Options, quadrant: Simulated) -> Result<(HostParameters, Counters), String> {
-    let host = host(options, "cascade-lake")?;
+    let host = host(options, PLATFORM)?;
     let cores = usize::from(options.cores.unwrap_or(4));
     if cores > host.core.cores as usize {
         return Err(format!("--cores {cores}: {} has only {}", host.name, host.core.cores));
@@ -162,6 +197,9 @@ fn simulated(options: &Options, quadrant: Simulated) -> Result<(HostParameters, 
     counters.p2m_alone_gb_s = Some(runs.devices_alone(quadrant).device_bytes_per_second() / 1e9);
     Ok((host, counters))
 }
+
+/// Characters of a line of text, behind what it is indented by, on a terminal of 80 columns.
+const ROOM: usize = 76;
 
 /// Prints a diagnosis for people.
 fn show(diagnosis: &Diagnosis) {
@@ -188,40 +226,33 @@ fn show(diagnosis: &Diagnosis) {
     {
         if !lines.is_empty() {
             println!("\n{heading}:");
-            lines.iter().for_each(|line| println!("  {line}"));
+            for line in lines {
+                println!("  {}", in_lines(line.split_whitespace(), " ", ROOM).join("\n    "));
+            }
         }
     }
 }
 
+/// A column for each domain: what its latency is made of stands below it.
 fn table(diagnosis: &Diagnosis) -> Table {
-    let number = |name: &str, unit: &str| Column { align: Align::Right, ..Column::number(name, unit, 0) };
-    let mut table = Table::new([
-        Column::text("domain"),
-        Column { align: Align::Right, ..Column::text("credits") },
-        number("latency", "ns"),
-        number("unloaded", "ns"),
-        number("switching", "ns"),
-        number("other direction", "ns"),
-        number("same direction", "ns"),
-        number("rows", "ns"),
-        number("admission", "ns"),
-        number("unexplained", "ns"),
-        Column { align: Align::Right, ..Column::number("rate", "GB/s", 1) },
-    ]);
-    for view in &diagnosis.domains {
-        table.row([
-            Cell::from(view.name),
-            Cell::from(format!("{:.0} of {:.0}", view.credits[0], view.credits[1])),
-            view.latency_ns.into(),
-            view.unloaded_ns.into(),
-            view.parts.switching.into(),
-            view.parts.other_direction.into(),
-            view.parts.same_direction.into(),
-            view.parts.top_of_queue.into(),
-            view.admission_ns.into(),
-            view.unexplained_ns.into(),
-            view.gb_s.into(),
-        ]);
+    let domains = diagnosis.domains.iter().map(|view| Column { align: Align::Right, ..Column::text(view.name) });
+    let mut table = Table::new(std::iter::once(Column::text("")).chain(domains));
+    let nanoseconds = |time: f64| format!("{time:.0} ns");
+    type Of<'a> = &'a dyn Fn(&DomainView) -> String;
+    let rows: [(&str, Of<'_>); 10] = [
+        ("throughput", &|view| format!("{:.1} GB/s", view.gb_s)),
+        ("credits in use", &|view| format!("{:.0} of {:.0}", view.credits[0], view.credits[1])),
+        ("latency", &|view| nanoseconds(view.latency_ns)),
+        ("  unloaded", &|view| nanoseconds(view.unloaded_ns)),
+        ("  changes between reading and writing", &|view| nanoseconds(view.parts.switching)),
+        ("  lines of the other direction", &|view| nanoseconds(view.parts.other_direction)),
+        ("  lines of the same direction", &|view| nanoseconds(view.parts.same_direction)),
+        ("  rows that have to be opened", &|view| nanoseconds(view.parts.top_of_queue)),
+        ("  admission to the home agent", &|view| view.admission_ns.map_or("not counted".to_owned(), nanoseconds)),
+        ("  unexplained", &|view| nanoseconds(view.unexplained_ns)),
+    ];
+    for (name, of) in rows {
+        table.row(std::iter::once(Cell::from(name)).chain(diagnosis.domains.iter().map(|view| Cell::from(of(view)))));
     }
     table
 }

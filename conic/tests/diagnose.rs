@@ -38,6 +38,36 @@ fn the_example_is_in_the_red_regime_and_its_counters_come_through_a_pipe() {
 }
 
 #[test]
+fn the_command_that_counts_is_one_for_a_shell_and_what_it_writes_is_read() {
+    let command = String::from_utf8(diagnose(&["--perf", "3"]).stdout).expect("it is text");
+    assert!(command.starts_with("perf stat -a --per-socket -x, -o host.csv") && command.ends_with("  sleep 3\n"));
+    let events: Vec<&str> = command.lines().filter_map(|line| line.strip_prefix("  -e ")).collect();
+    // Where perf has none of these events, it writes each one down as not supported; here each is counted as one, but for the time.
+    let name = |event: &str| {
+        let event = event.trim_end_matches(" \\");
+        event.split_once("name=").map_or(event.to_owned(), |(_, name)| name.trim_end_matches('/').to_owned())
+    };
+    let line = |event: &&str| match name(event).as_str() {
+        "duration_time" => "S0,1,3000000000,ns,duration_time,1,100.00,,\n".to_owned(),
+        name => format!("S0,8,1000000000,,{name},1,100.00,,\n"),
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    command.args(["diagnose", "-", "--cores", "2", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut reads = command.spawn().expect("the program runs");
+    let written: String = events.iter().map(line).collect();
+    reads.stdin.take().expect("it is a pipe").write_all(written.as_bytes()).expect("it reads all");
+    let output = reads.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(json(&output)["domains"].as_array().map(Vec::len), Some(2), "line fill buffers and writes of devices");
+}
+
+#[test]
+fn the_diagnosis_fits_a_terminal() {
+    let text = String::from_utf8(diagnose(&[EXAMPLE]).stdout).expect("it is text");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     for (arguments, code, words) in [
         (&["examples/none.json"][..], 1, "examples/none.json: No such file"),
@@ -46,7 +76,9 @@ fn what_cannot_be_is_refused() {
         (&[EXAMPLE, "--set", "iio.credits=1"][..], 1, "has no such value"),
         (&["--simulate", "q1", "--cores", "9"][..], 1, "--cores 9: cascade-lake has only 8"),
         (&[][..], 2, "FILE"),
-        (&[EXAMPLE, "--cores", "3"][..], 2, "--cores"),
+        (&[EXAMPLE, "--cores", "3"][..], 1, "--cores goes with a file of perf's"),
+        (&["--perf", "5", EXAMPLE][..], 2, "--perf"),
+        (&["--perf", "0"][..], 2, "--perf"),
     ] {
         let output = diagnose(arguments);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -8,6 +8,7 @@ use conic_study::experiment::{Effort, Found, Value};
 use conic_study::host_network::counters::{Counters, QUEUES};
 use conic_study::host_network::diagnosis::{Diagnosis, Regime, diagnose};
 use conic_study::host_network::formula::{Form, Inputs, Timing};
+use conic_study::host_network::perf::{self, EVENTS, Measured, is_perf};
 use conic_study::host_network::quadrants::{Quadrant, Runs};
 use conic_study::host_network::{EXPERIMENTS, HEADLINES, findings};
 use conic_study::sensitivity::numbers;
@@ -188,6 +189,111 @@ fn a_slowdown_is_an_interval_that_holds_what_is_measured_and_missing_counters_ar
     counters.queues.remove("iio_write");
     counters.memory.lines_read *= 2.0;
     let warnings = diagnose(&host, &counters).warnings.join("\n");
-    assert!(warnings.contains("queues.iio_write is missing: perf stat"), "{warnings}");
+    assert!(warnings.contains("queues.iio_write is missing: conic diagnose --perf"), "{warnings}");
     assert!(warnings.contains("were they counted at the same time"), "{warnings}");
+}
+
+/// What perf prints of these counters, with a second socket of which everything is twice as much, and in two intervals where `intervals`.
+fn of_perf(counters: &Counters, intervals: bool) -> String {
+    let memory = serde_json::to_value(counters.memory).expect("it is plain");
+    let value = |name: &str| {
+        let (unit, what) = name.split_once('.').expect("a name has two parts");
+        let queue = |name: &str| *counters.queue(name).expect("it is counted");
+        match (unit, what) {
+            ("memory", what) => memory[what].as_f64().expect("it is there"),
+            ("core", _) => queue("lfb").cycles * counters.cores,
+            ("cha", _) => queue("c2m_read").cycles,
+            ("irp", _) => queue("iio_write").cycles,
+            (unit, "occupancy") => queue(unit).occupancy,
+            (unit, _) => queue(unit).inserts,
+        }
+    };
+    let mut text = "# started on Thu Jan  1 00:00:00 1970\n\n".to_owned();
+    for interval in if intervals { &["     1.000123456,", "     2.000223456,"][..] } else { &[""] } {
+        for socket in 0..2 {
+            let scale = f64::from(socket + 1) / if intervals { 2.0 } else { 1.0 };
+            let nanoseconds = counters.seconds * 1e9 / if intervals { 2.0 } else { 1.0 };
+            text += &format!("{interval}S{socket},1,{nanoseconds},ns,duration_time,{nanoseconds},100.00,,\n");
+            for (name, _) in EVENTS {
+                text += &format!("{interval}S{socket},8,{},,{name},1000,37.50,,\n", value(name) * scale);
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn counters_come_out_of_what_perf_prints_of_them() {
+    let (host, report) = reports(Quadrant::Third, 4);
+    let whole = Counters::of(&host, 4, &report);
+    for intervals in [false, true] {
+        let text = of_perf(&whole, intervals);
+        assert!(is_perf(&text) && !is_perf(&whole.to_lines()));
+        let of = Measured { platform: "cascade-lake", cores: 4.0, socket: Some(0) };
+        let (counters, notes) = perf::parse(&text, of).expect("it is right");
+        assert_eq!((counters.platform.as_str(), counters.cores), ("cascade-lake", 4.0));
+        let near = |one: f64, other: f64| assert!((one - other).abs() <= 1e-9 * other.abs(), "{one} and {other}");
+        near(counters.seconds, whole.seconds);
+        let [all, of_perf] = [whole.memory, counters.memory].map(|memory| serde_json::to_value(memory).expect("plain"));
+        for (name, value) in all.as_object().expect("it has parts") {
+            near(of_perf[name].as_f64().expect("a number"), value.as_f64().expect("a number"));
+        }
+        for (name, queue) in &counters.queues {
+            let wanted = whole.queue(name).expect("it is counted");
+            near(queue.occupancy, wanted.occupancy);
+            near(queue.cycles, wanted.cycles);
+            // The home agent counts a device's lines where the I/O controller does not.
+            near(queue.inserts, if name == "iio_write" { whole.queues["p2m_write"].inserts } else { wanted.inserts });
+        }
+        assert_eq!(counters.queues.len(), 6);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].contains("of 38% at least"), "{notes:?}");
+        let both = perf::parse(&text, Measured { socket: None, ..of }).expect_err("there are two sockets");
+        assert!(both.contains("sockets 0, 1: choose one"), "{both}");
+        let regimes = [&whole, &counters].map(|counters| diagnose(&host, counters).regime);
+        assert_eq!(regimes[0], regimes[1]);
+    }
+}
+
+#[test]
+fn what_perf_did_not_count_is_said_and_damage_is_refused_with_its_line() {
+    let (host, report) = reports(Quadrant::First, 2);
+    let text = of_perf(&Counters::of(&host, 2, &report), false);
+    let with = |from: &str, to: &str| {
+        let line = |line: &str| if line.contains(from) { to.to_owned() } else { line.to_owned() };
+        text.lines().map(line).collect::<Vec<_>>().join("\n")
+    };
+    let of = Measured { platform: "cascade-lake", cores: 2.0, socket: Some(1) };
+    let missing = with("S1,8", "")
+        .lines()
+        .chain(["S1,8,<not supported>,,lfb.occupancy,0,100.00,,"])
+        .collect::<Vec<_>>()
+        .join("\n");
+    let refused = |text: &str, of| perf::parse(text, of).expect_err("it cannot be");
+    assert!(refused(&missing, of).contains("memory.cycles was not counted"));
+    let without = with(",lfb.occupancy,", "S1,8,<not counted>,,lfb.occupancy,0,0.00,,");
+    let (counters, notes) = perf::parse(&without, of).expect("a queue may be missing");
+    assert!(counters.queue("lfb").is_none() && notes.iter().any(|note| note.contains("lfb.occupancy is not counted")));
+    let (_, notes) =
+        perf::parse(&with(",lfb.occupancy,", "S1,8,7,,cycles,1,100.00,,"), of).expect("others are left out");
+    assert!(notes.iter().any(|note| note.contains("cycles is not known here")), "{notes:?}");
+    for (text, socket, words) in [
+        (with(",memory.conflicts,", "S1,8,many,,memory.conflicts,1,100.00,,"), Some(1), "is no line of perf stat"),
+        (with(",memory.conflicts,", "S1,8"), Some(1), "line 23"),
+        (with(",memory.cycles,", "S1,8,0,,memory.cycles,1,100.00,,"), Some(1), "memory.cycles: give a number above 0"),
+        (
+            with(",memory.conflicts,", "S1,8,-4,,memory.conflicts,1,100.00,,"),
+            Some(1),
+            "memory.conflicts: -8 is no count",
+        ),
+        (text.clone(), Some(2), "--socket 2: it has only 0, 1"),
+        (
+            text.replace("S0,8,", "").replace("S1,8,", "").replace("S0,1,", "").replace("S1,1,", ""),
+            Some(0),
+            "it tells no sockets apart",
+        ),
+    ] {
+        let error = refused(&text, Measured { socket, ..of });
+        assert!(error.contains(words), "{words}: {error}");
+    }
 }

@@ -99,21 +99,21 @@ pub struct Counters {
     pub p2m_alone_gb_s: Option<f64>,
 }
 
-/// Every queue's name, and the command that counts it on hardware.
+/// Where a queue's counts come from.
+const PERF: &str = "conic diagnose --perf prints the command that counts it";
+
+/// Every queue's name, and what counts it on hardware.
 pub const QUEUES: &[(&str, &str)] = &[
-    ("lfb", "perf stat -a -e cpu/event=0x48,umask=0x01/,cpu/event=0xd1,umask=0x08/,cycles"),
-    (
-        "c2m_read",
-        "perf stat -a -e uncore_cha/event=0x36/,uncore_cha/event=0x35/,uncore_cha/event=0x0/ with the filter of core reads",
-    ),
-    ("c2m_write", "the same with the filter of write-backs"),
+    ("lfb", PERF),
+    ("c2m_read", PERF),
+    ("c2m_write", PERF),
     ("c2m_admission", "no counter of this is public: it is left out of the latency's parts"),
-    ("p2m_read", "the same with the filter of I/O reads"),
-    ("p2m_write", "the same with the filter of I/O writes"),
+    ("p2m_read", PERF),
+    ("p2m_write", PERF),
     ("p2m_admission", "no counter of this is public: it is left out of the latency's parts"),
     ("reads_waiting", "the home agent's reads less those in the controllers' queues"),
     ("writes_waiting", "the home agent's writes while a controller's queue is full"),
-    ("iio_write", "perf stat -a -e uncore_irp/event=0x0f,umask=0x4/,uncore_irp/event=0x01/"),
+    ("iio_write", PERF),
     ("iio_read", "no counter of this is public on these servers"),
 ];
 
@@ -276,7 +276,7 @@ fn put(
 }
 
 /// What no counter can say.
-fn check(counters: Counters) -> Result<Counters, String> {
+pub(super) fn check(counters: Counters) -> Result<Counters, String> {
     let positive = |name: &str, value: f64| {
         if value.is_finite() && value > 0.0 {
             Ok(())

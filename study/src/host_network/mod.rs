@@ -5,6 +5,7 @@
 //! | [`quadrants`] | reads or stores of cores beside writes or reads of devices, and each of them alone |
 //! | [`formula`] | the paper's analytic formula of a domain's latency, from counters |
 //! | [`counters`] | counters of a host, as files have them |
+//! | [`perf`] | the same from what perf prints |
 //! | [`diagnosis`] | which domain is the bottleneck, and why |
 //! | `figures.rs` | what the paper's figures come out as |
 //!
@@ -14,6 +15,7 @@ pub mod counters;
 pub mod diagnosis;
 mod figures;
 pub mod formula;
+pub mod perf;
 pub mod quadrants;
 
 pub use figures::{EXPERIMENTS, Experiment, HEADLINES, findings};
