@@ -2,6 +2,24 @@
 
 use crate::{Address, Core, LINE_BYTES, Line, Time, lines_of};
 
+/// An access of the processor to a register of a device, as the device sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterAccess {
+    /// It loaded what the register held.
+    Load(Address),
+    /// It stored.
+    Store(Address, u64),
+}
+
+impl RegisterAccess {
+    /// Which register.
+    pub fn address(&self) -> Address {
+        match *self {
+            RegisterAccess::Load(at) | RegisterAccess::Store(at, _) => at,
+        }
+    }
+}
+
 /// What a device says about the state in which it wants a line, or leaves it (CXL-NIC section 2.2, CXL.cache).
 ///
 /// | hint | read | write |

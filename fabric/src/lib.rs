@@ -12,6 +12,8 @@ mod time;
 
 pub use address::{Address, LINE_BYTES, LINE_WORDS, Line, lines_of};
 pub use core::Core;
-pub use device::{Arrival, Ask, Device, DeviceMemory, Grant, HomeAgent, PlayedByCore, ReadTag, StateHint};
+pub use device::{
+    Arrival, Ask, Device, DeviceMemory, Grant, HomeAgent, PlayedByCore, ReadTag, RegisterAccess, StateHint,
+};
 pub use layout::{Home, Layout, MemoryType, Segment, SynchronisingWords};
 pub use time::Time;

@@ -6,21 +6,12 @@
 
 use std::collections::VecDeque;
 
-use conic_fabric::{Address, Core};
+use conic_fabric::{Address, Core, RegisterAccess};
 
 use super::queues::queue;
 use super::registers::blocks;
 use super::{Carrier, MESSAGE_LINES, Message, Way, header, lines_with, words_with};
 use crate::cachable_queue::{Receiver, Sender};
-
-/// An access of the processor to a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegisterAccess {
-    /// It loaded what the register held.
-    Load(Address),
-    /// It stored.
-    Store(Address, u64),
-}
 
 /// What a device's engine needs besides the core face, on whose [`Core::register_write`] and [`Core::write_line`] its own registers change.
 pub trait Device: Core {

@@ -44,7 +44,7 @@ use std::fmt;
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, MemoryType, SynchronisingWords, lines_of};
 
 use crate::cachable_queue::{Arrival, Queue, Shape};
-pub use device::{Device, ReceiveEngine, RegisterAccess, SendEngine};
+pub use device::{Device, ReceiveEngine, SendEngine};
 pub use endpoint::Endpoint;
 pub use queues::QueueHost;
 pub use registers::RegisterHost;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use conic_fabric::{Home, Line};
 
 use super::machine::{Attachment, Event, Machine, Request, Wait, What};
-use crate::protocol::snooping::{Posted, Transaction};
+use crate::protocol::snooping::Transaction;
 
 /// A bus of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl Machine {
             // Who holds the other bus gets this one, or is refused.
             return true;
         }
-        if !Posted::lets_pass(self.pending(node, request), false) {
+        if self.is_pending(node, request) {
             return false;
         }
         let room = |direction: usize| state.posted[direction] < self.parameters.io.buffer;
@@ -159,9 +159,10 @@ impl Machine {
         }
     }
 
-    /// What the bridge holds about a request's line.
-    fn pending(&self, node: usize, request: &Request) -> Option<Posted> {
-        self.nodes[node].pending.contains(&request.line()).then_some(Posted)
+    /// Whether the bridge holds an invalidation of a request's line: one side has been answered about it, and the other has not seen it, so that only the
+    /// bridge's own transaction may come now.
+    fn is_pending(&self, node: usize, request: &Request) -> bool {
+        self.nodes[node].pending.contains(&request.line())
     }
 
     /// Gives a free bus to whoever is next: the bridge's buffer, who was refused or holds the other bus, who came first.
@@ -267,7 +268,7 @@ impl Machine {
                 self.bus(node, which).current = Some(entry);
                 self.enter(node, which.other(), Entry { stage: Stage::Through, waiting: false, ..entry });
             }
-            (_, Stage::Own, Crossing::Buffered) if is_about_block && self.pending(node, &entry.request).is_some() => {
+            (_, Stage::Own, Crossing::Buffered) if is_about_block && self.is_pending(node, &entry.request) => {
                 // The other side's invalidation of the same line has gone into the bridge meanwhile: this copy is about to go.
                 self.is_free(node, which, entry.since);
                 self.enter(node, which, Entry::new(entry.request));

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use conic_fabric::{Address, Core, Home, LINE_BYTES, Line, Time};
+use conic_fabric::{Address, Core, Home, LINE_BYTES, Line, RegisterAccess, Time};
 
 use super::machine::{Attachment, Machine, Request, Wait, What};
 use crate::combined::Combined;
@@ -228,7 +228,7 @@ impl Core for BusCore<'_> {
         if attachment == Attachment::CacheBus {
             self.fiber.pass(self.with(|machine| machine.cycles(machine.parameters.cache_bus.load)));
             return self.with(|machine| {
-                machine.note_access(self.node, super::RegisterAccess::Load(at));
+                machine.note_access(self.node, RegisterAccess::Load(at));
                 machine.register(self.node, at)
             });
         }

@@ -1,27 +1,9 @@
 //! What an engine of a network interface has besides the core face: accesses to its registers, and the network.
 
-use conic_fabric::{Address, Line};
+use conic_fabric::{Address, Line, RegisterAccess};
 
 use super::core::BusCore;
 use super::network::{MOST_PACKET_LINES, Packet};
-
-/// An access of the processor to a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegisterAccess {
-    /// It loaded what the register held.
-    Load(Address),
-    /// It stored.
-    Store(Address, u64),
-}
-
-impl RegisterAccess {
-    /// Which register.
-    pub fn address(&self) -> Address {
-        match *self {
-            RegisterAccess::Load(at) | RegisterAccess::Store(at, _) => at,
-        }
-    }
-}
 
 impl BusCore<'_> {
     /// The next access to a segment of registers that this engine answers for, in the order in which they came; `start`: where the

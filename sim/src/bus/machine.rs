@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use conic_fabric::{Address, Home, LINE_BYTES, Layout, Line, MemoryType};
+use conic_fabric::{Address, Home, LINE_BYTES, Layout, Line, MemoryType, RegisterAccess};
 use slab::Slab;
 
 use super::arbiter::{Bus, Entry, Which};
 use super::cache::Cache;
-use super::engine::RegisterAccess;
 use super::network::{Packet, Port};
 use super::parameters::BusParameters;
 use super::simulation::EngineShape;

@@ -49,7 +49,6 @@ pub mod simulation;
 mod snoop;
 
 pub use core::BusCore;
-pub use engine::RegisterAccess;
 pub use machine::{Attachment, Counters, Machine};
 pub use network::{MOST_PACKET_LINES, Packet};
 pub use parameters::BusParameters;

@@ -1,10 +1,9 @@
 //! What a transaction does to caches, memory and registers.
 
-use conic_fabric::{Address, LINE_BYTES, Line};
+use conic_fabric::{Address, LINE_BYTES, Line, RegisterAccess};
 
 use super::arbiter::{Crossing, Entry, Stage};
 use super::cache::Block;
-use super::engine::RegisterAccess;
 use super::machine::{Attachment, Event, Machine, Request, Wait, What};
 use crate::protocol::snooping::{Copy, Transaction};
 

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Core, Line};
+use conic_fabric::{Core, Line, RegisterAccess};
 use conic_sim::Role;
-use conic_sim::bus::{Attachment, BusCore, BusSimulation, EngineShape, RegisterAccess};
+use conic_sim::bus::{Attachment, BusCore, BusSimulation, EngineShape};
 
 use super::{BEGINS, Places, parameters, places, took, took_on, wait_until};
 

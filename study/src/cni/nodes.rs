@@ -1,12 +1,10 @@
 //! Nodes with a network interface: what lies where in each, and the engines of the device.
 
-use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time, delegate_core};
+use conic_fabric::{Address, Core, Home, Layout, RegisterAccess, SynchronisingWords, Time, delegate_core};
 use conic_interface::cni::endpoint::Buffers;
-use conic_interface::cni::{
-    Device, Endpoint, Kind, MESSAGE_LINES, Message, Place, ReceiveEngine, RegisterAccess, SendEngine, Way,
-};
+use conic_interface::cni::{Device, Endpoint, Kind, MESSAGE_LINES, Message, Place, ReceiveEngine, SendEngine, Way};
+use conic_sim::Role;
 use conic_sim::bus::{Attachment, BusCore, BusParameters, BusSimulation, EngineShape};
-use conic_sim::{Role, bus};
 
 /// An engine of the modelled machine as the interfaces' devices want it.
 #[derive(Clone, Copy)]
@@ -16,10 +14,7 @@ delegate_core!(['a] Port<'a>, self => &self.0);
 
 impl Device for Port<'_> {
     fn next_access(&self, registers: Address) -> Option<RegisterAccess> {
-        self.0.next_access(registers).map(|access| match access {
-            bus::RegisterAccess::Load(at) => RegisterAccess::Load(at),
-            bus::RegisterAccess::Store(at, value) => RegisterAccess::Store(at, value),
-        })
+        self.0.next_access(registers)
     }
     fn may_inject(&self, to: u16) -> bool {
         self.0.may_inject(to.into())

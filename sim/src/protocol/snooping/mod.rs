@@ -2,7 +2,8 @@
 //!
 //! Three pure functions: what a cache needs of the bus for an access, what a transaction that is granted makes of the asker's copy,
 //! and what the others do when they snoop it. A bus carries one transaction at a time and every cache snoops it, so a line has no
-//! transient states on a bus. Those that there are come from the bridge, which buffers invalidations: [`Posted`].
+//! transient states on a bus. The bridge has one, for it buffers invalidations: of a line that
+//! one side has been answered about and the other has not seen, nothing is granted but what the bridge itself brings.
 //!
 //! # What an access needs
 //!
@@ -72,18 +73,6 @@ pub enum Transaction {
     Invalidate,
     /// A block that is given up goes to its home.
     WriteBack,
-}
-
-/// Why a line has to wait for the bridge: an invalidation that one side has been answered and the other has not seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Posted;
-
-impl Posted {
-    /// Whether a transaction about a line may be granted while `pending` says what the bridge still holds for that line. What the bridge
-    /// itself brings is what is pending, and passes.
-    pub fn lets_pass(pending: Option<Posted>, from_bridge: bool) -> bool {
-        pending.is_none() || from_bridge
-    }
 }
 
 impl Copy {
