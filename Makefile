@@ -46,6 +46,7 @@ test: setup ## build and pass all tests; as root, install the programs that they
 	$(CARGO) test --locked --workspace --no-fail-fast
 
 test-dpdk: setup ## with DPDK, which it installs where it may: lint and test its devices as ports (as root; otherwise they are skipped)
+	@.ci/tools
 	@.ci/dpdk
 
 lint: setup ## check the format, and refuse every warning

@@ -21,6 +21,8 @@ fn dpdk() {
     ask("--cflags").split_whitespace().for_each(|flag| {
         shim.flag(flag);
     });
+    // What tells of devices that go is experimental in DPDK 22.11, and has been the same since 18.05.
+    shim.define("ALLOW_EXPERIMENTAL_API", None);
     // DPDK's headers have parameters that they do not use.
     shim.file("src/dpdk/shim.c").warnings(true).flag("-Wno-unused-parameter").compile("conic_dpdk_shim");
     for flag in ask("--libs").split_whitespace() {

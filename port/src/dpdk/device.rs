@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conic_fabric::Time;
+use conic_native::Closer;
 
 use super::{DpdkError, DpdkOptions, DpdkProblem};
 use crate::{Counters, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
@@ -31,7 +32,9 @@ unsafe extern "C" {
     fn conic_dpdk_flush(queue: *mut Queue) -> u16;
     fn conic_dpdk_link(queue: *const Queue) -> c_int;
     fn conic_dpdk_statistics(queue: *const Queue, values: *mut u64) -> c_int;
-    fn conic_dpdk_close(queue: *mut Queue, last: c_int);
+    fn conic_dpdk_identity(queue: *const Queue, driver: *mut *const c_char, address: *mut u8) -> c_int;
+    fn conic_dpdk_close(queue: *mut Queue);
+    fn conic_dpdk_release(port: u16);
     fn conic_dpdk_error(error: c_int) -> *const c_char;
 }
 
@@ -63,28 +66,66 @@ impl Drop for Pool {
     }
 }
 
-/// What the queues of a device share.
+/// What `conic_dpdk_receive` gives where the device is gone.
+const GONE: u32 = u32::MAX;
+
+/// What the queues of a device share, until the last of them is closed.
 struct Device {
-    name: String,
+    /// Its number, as DPDK counts.
+    port: u16,
     _pool: Pool,
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _control = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: with its last queue nobody uses the device, whose buffers go behind it.
+        unsafe { conic_dpdk_release(self.port) };
+    }
+}
+
+/// A queue that is open.
+struct Open {
+    queue: *mut Queue,
+    /// The last of its device's queues to go stops the device. None only while it is dropped.
+    device: Option<Arc<Device>>,
+    /// Its device has been taken away: to stop it may take as long as its driver waits for answers.
+    is_gone: bool,
+}
+
+// SAFETY: a queue is used by one thread at a time, which DPDK allows to be any thread.
+unsafe impl Send for Open {}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // SAFETY: the queue is ours and is not used again.
+        unsafe { conic_dpdk_close(self.queue) };
+        let Some(device) = self.device.take().and_then(Arc::into_inner) else { return };
+        if self.is_gone {
+            match Closer::start() {
+                Ok(closer) => closer.close(device),
+                // Whoever switches frames here cannot wait: the device and its buffers stay as they are.
+                Err(_) => std::mem::forget(device),
+            }
+        }
+    }
 }
 
 /// A queue of a DPDK device.
 pub struct Dpdk {
-    queue: *mut Queue,
-    /// The last of its device's queues to go stops the device. None only while it is dropped.
-    device: Option<Arc<Device>>,
+    name: String,
+    /// What it is, for people.
+    description: String,
+    /// None where the device is gone.
+    open: Option<Open>,
     /// It is the one that says what the device has counted.
     speaks: bool,
     counters: Counters,
 }
 
-// SAFETY: a queue is used by one thread at a time, which DPDK allows to be any thread.
-unsafe impl Send for Dpdk {}
-
 impl std::fmt::Debug for Dpdk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dpdk").field("device", &self.name()).finish_non_exhaustive()
+        f.debug_struct("Dpdk").field("device", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -115,10 +156,11 @@ impl Dpdk {
             1 => return Err(failed(DpdkProblem::Taken)),
             error => return Err(failed(DpdkProblem::Configure(text(error)))),
         }
-        let device = Arc::new(Device { name: options.device.clone(), _pool: pool });
+        let device = Arc::new(Device { port, _pool: pool });
         let queue = |(number, queue)| {
-            let device = Some(Arc::clone(&device));
-            Dpdk { queue, device, speaks: number == 0, counters: Counters::default() }
+            let open = Open { queue, device: Some(Arc::clone(&device)), is_gone: false };
+            let (name, description) = (options.device.clone(), describe(&options.device, &open));
+            Dpdk { name, description, open: Some(open), speaks: number == 0, counters: Counters::default() }
         };
         Ok(queues.into_iter().enumerate().map(queue).collect())
     }
@@ -134,9 +176,29 @@ impl Dpdk {
         Ok(())
     }
 
-    fn name(&self) -> &str {
-        self.device.as_ref().map_or("", |device| &device.name)
+    /// Lets go of a device that is gone: the system may wait for it.
+    fn lost(&mut self) -> PortError {
+        if let Some(mut open) = self.open.take() {
+            open.is_gone = true;
+        }
+        self.description += ", gone";
+        DpdkError { device: self.name.clone(), problem: DpdkProblem::Gone }.into()
     }
+}
+
+/// A device with its driver, its address, and whether it takes what is for others.
+fn describe(name: &str, open: &Open) -> String {
+    let (mut driver, mut address) = (std::ptr::null(), [0; 6]);
+    // SAFETY: the queue is open, and there is room for a text's address and for six bytes.
+    let promiscuous = unsafe { conic_dpdk_identity(open.queue, &mut driver, address.as_mut_ptr()) };
+    if promiscuous < 0 || driver.is_null() {
+        return format!("DPDK device {name}");
+    }
+    // SAFETY: a driver's name stays as long as DPDK does.
+    let driver = unsafe { CStr::from_ptr(driver) }.to_string_lossy();
+    let address = address.map(|byte| format!("{byte:02x}")).join(":");
+    let own = if promiscuous == 0 { ", not promiscuous" } else { "" };
+    format!("DPDK device {name} ({driver}, {address}{own})")
 }
 
 fn failed(options: &DpdkOptions, problem: DpdkProblem) -> PortError {
@@ -190,25 +252,34 @@ fn start(options: &DpdkOptions) -> Result<(), i32> {
 
 impl Port for Dpdk {
     fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+        let Some(open) = &self.open else { return Ok(Receive::End) };
         let limit = frame.len().min(MAX_FRAME);
         // SAFETY: the queue is ours, and the frame has the room that is said.
-        let length = unsafe { conic_dpdk_receive(self.queue, frame.as_mut_ptr(), limit as u32) } as usize;
+        let length = unsafe { conic_dpdk_receive(open.queue, frame.as_mut_ptr(), limit as u32) };
         if length == 0 {
             return Ok(Receive::None);
         }
-        if length > limit {
+        if length == GONE {
+            return Err(self.lost());
+        }
+        if length as usize > limit {
             self.counters.skipped_oversized += 1;
             return Ok(Receive::Skipped);
         }
-        Ok(self.counters.receive_frame(frame, length))
+        Ok(self.counters.receive_frame(frame, length as usize))
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
         if self.counters.refuse_length(frame) {
             return Ok(Transmit::Refused);
         }
+        let Some(open) = &self.open else {
+            // It has been said.
+            self.counters.refused_link_down += 1;
+            return Ok(Transmit::Refused);
+        };
         // SAFETY: the queue is ours; the frame is read during the call only.
-        if unsafe { conic_dpdk_transmit(self.queue, frame.as_ptr(), frame.len() as u32) } == 0 {
+        if unsafe { conic_dpdk_transmit(open.queue, frame.as_ptr(), frame.len() as u32) } == 0 {
             self.counters.transmit_full += 1;
             return Ok(Transmit::Full);
         }
@@ -218,14 +289,16 @@ impl Port for Dpdk {
 
     fn flush(&mut self, _now: Time) -> Result<(), PortError> {
         // What is left leaves with the next flush, or with a transmit that finds no room.
-        // SAFETY: the queue is ours.
-        unsafe { conic_dpdk_flush(self.queue) };
+        if let Some(open) = &self.open {
+            // SAFETY: the queue is ours.
+            unsafe { conic_dpdk_flush(open.queue) };
+        }
         Ok(())
     }
 
     /// At once: a DPDK device is polled, and nothing wakes whoever sleeps.
     fn next_due(&self) -> Option<Time> {
-        Some(Time::ZERO)
+        self.open.as_ref().map(|_| Time::ZERO)
     }
 
     fn counters(&self) -> &Counters {
@@ -234,9 +307,7 @@ impl Port for Dpdk {
 
     fn details(&self) -> Vec<(&'static str, u64)> {
         // Whoever has all queues adds up what they say.
-        if !self.speaks {
-            return Vec::new();
-        }
+        let Some(open) = self.open.as_ref().filter(|_| self.speaks) else { return Vec::new() };
         const NAMES: [&str; 6] = [
             "device_received",
             "device_transmitted",
@@ -247,24 +318,25 @@ impl Port for Dpdk {
         ];
         let mut values = [0; 6];
         // SAFETY: the queue is ours, and there is room for six values.
-        unsafe { conic_dpdk_statistics(self.queue, values.as_mut_ptr()) };
+        unsafe { conic_dpdk_statistics(open.queue, values.as_mut_ptr()) };
         NAMES.into_iter().zip(values).collect()
     }
 
     fn is_up(&self) -> bool {
         // SAFETY: the queue is ours.
-        unsafe { conic_dpdk_link(self.queue) != 0 }
+        self.open.as_ref().is_some_and(|open| unsafe { conic_dpdk_link(open.queue) != 0 })
     }
 
     fn description(&self) -> String {
-        format!("DPDK device {}", self.name())
+        self.description.clone()
     }
 
     fn forget_received(&mut self) {
+        let Some(open) = &self.open else { return };
         // No more than the largest ring holds and a burst: what comes meanwhile is nobody else's.
         for _ in 0..(1 << 14) + 32 {
             // SAFETY: the queue is ours; without room nothing is copied.
-            if unsafe { conic_dpdk_receive(self.queue, std::ptr::null_mut(), 0) } == 0 {
+            if matches!(unsafe { conic_dpdk_receive(open.queue, std::ptr::null_mut(), 0) }, 0 | GONE) {
                 return;
             }
         }
@@ -272,25 +344,17 @@ impl Port for Dpdk {
 
     /// The device is closed, and the other process opens it: DPDK has no way to pass one on.
     fn can_bequeath(&self) -> bool {
-        true
+        self.open.is_some()
     }
 
     /// Nothing is passed: with the last queue that is dropped the device is free.
     fn bequeath(&mut self) -> Option<Legacy> {
+        self.open.as_ref()?;
         self.flush(Time::ZERO).ok()?;
         Some(Legacy::default())
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
         self.flush(Time::ZERO)
-    }
-}
-
-impl Drop for Dpdk {
-    fn drop(&mut self) {
-        let _control = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = self.device.take().and_then(Arc::into_inner);
-        // SAFETY: the queue is ours and is not used again; with the last one nobody uses the device, whose buffers go behind it.
-        unsafe { conic_dpdk_close(self.queue, c_int::from(last.is_some())) };
     }
 }

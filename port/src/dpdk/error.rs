@@ -25,6 +25,8 @@ pub enum DpdkProblem {
     Device(String),
     /// It is open in this process.
     Taken,
+    /// It was taken off its bus, or the system asks for it back.
+    Gone,
     /// The device refuses queues or memory.
     Configure(String),
 }
@@ -48,9 +50,15 @@ impl fmt::Display for DpdkError {
             DpdkProblem::Device(error) => write!(
                 f,
                 "DPDK has no device {device} ({error}): name one as DPDK does, with ';' for ',', such as \
-                 dpdk:net_af_packet0;iface=veth0"
+                 dpdk:net_af_packet0;iface=veth0; one of the PCI bus, such as dpdk:0000:01:00.0, must be bound to vfio-pci, \
+                 or without an IOMMU to uio_pci_generic, and then needs huge pages (huge)"
             ),
             DpdkProblem::Taken => write!(f, "the DPDK device {device} is a port already: detach that one first"),
+            DpdkProblem::Gone => write!(
+                f,
+                "the DPDK device {device} was taken away, or the system asks for it back: its port is closed; detach it, and attach \
+                 one when the device is there again"
+            ),
             DpdkProblem::Configure(error) => {
                 write!(f, "the DPDK device {device} refuses its queues ({error}): give fewer queues= or frames=")
             }

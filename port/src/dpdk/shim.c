@@ -8,12 +8,18 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define BURST 32
+// The longest frame of a port (MAX_FRAME) without its Ethernet header.
+#define LONGEST (9600 - RTE_ETHER_HDR_LEN)
+// What there is to receive from a device that is gone.
+#define GONE UINT32_MAX
 
 // One queue of a device: what was received and not yet taken, and what is to be sent.
 struct conic_dpdk_queue {
@@ -29,6 +35,16 @@ struct conic_dpdk_queue {
 
 // The devices that have queues here.
 static bool used[RTE_MAX_ETHPORTS];
+// Those that were taken off their bus, or that the system asks back. A thread of DPDK's says so.
+static atomic_bool gone[RTE_MAX_ETHPORTS];
+
+static void hear(const char *device, enum rte_dev_event_type event, void *port)
+{
+	(void)device;
+	// Nothing else is told by it.
+	if (event == RTE_DEV_EVENT_REMOVE)
+		atomic_store_explicit(&gone[(uintptr_t)port], true, memory_order_relaxed);
+}
 
 // Starts DPDK. It binds the calling thread to a core, which is undone: where the thread runs is not DPDK's to say.
 int conic_dpdk_start(int count, char **arguments)
@@ -38,7 +54,11 @@ int conic_dpdk_start(int count, char **arguments)
 	int result = rte_eal_init(count, arguments);
 	if (saved == 0)
 		pthread_setaffinity_np(pthread_self(), sizeof(cores), &cores);
-	return result < 0 ? -rte_errno : 0;
+	if (result < 0)
+		return -rte_errno;
+	// Where the system does not tell of devices that go, they are gone without a word.
+	rte_dev_event_monitor_start();
+	return 0;
 }
 
 // Finds or makes the device of this description; its port, or a negative error.
@@ -79,14 +99,16 @@ static void release(uint16_t port)
 	struct rte_eth_dev_info info;
 	if (rte_eth_dev_info_get(port, &info) == 0)
 		device = info.device;
+	if (device != NULL)
+		rte_dev_event_callback_unregister(rte_dev_name(device), hear, (void *)(uintptr_t)port);
 	rte_eth_dev_stop(port);
 	rte_eth_dev_close(port);
 	if (device != NULL)
 		rte_dev_remove(device);
 }
 
-// Configures and starts a device; not 0 where it refuses, at whichever step.
-static int configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_mempool *pool)
+// Configures and starts a device for packets of at most so many bytes; not 0 where it refuses, at whichever step.
+static int configure(uint16_t port, uint16_t queues, uint16_t slots, uint32_t mtu, struct rte_mempool *pool)
 {
 	struct rte_eth_conf configuration;
 	struct rte_eth_dev_info info;
@@ -102,6 +124,10 @@ static int configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_
 		configuration.rx_adv_conf.rss_conf.rss_hf = info.flow_type_rss_offloads;
 	}
 	configuration.rxmode.offloads = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+	mtu = RTE_MIN(mtu, info.max_mtu);
+	if (info.max_rx_pktlen > RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
+		mtu = RTE_MIN(mtu, info.max_rx_pktlen - RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN);
+	configuration.rxmode.mtu = mtu;
 	configuration.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 	result = rte_eth_dev_configure(port, queues, queues, &configuration);
 	if (result == 0)
@@ -119,6 +145,15 @@ static int configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_
 	return result;
 }
 
+// Hears of it when a device goes.
+static void watch(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+	atomic_store_explicit(&gone[port], false, memory_order_relaxed);
+	if (rte_eth_dev_info_get(port, &info) == 0)
+		rte_dev_event_callback_register(rte_dev_name(info.device), hear, (void *)(uintptr_t)port);
+}
+
 // Configures and starts a device with this many queues of this many slots, whose buffers are the pool's, which is not freed before.
 // Negative where it refuses, and is released; 1 where it has queues here already, which it keeps.
 int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_mempool *pool,
@@ -128,7 +163,10 @@ int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct 
 	int result;
 	if (used[port])
 		return 1;
-	result = configure(port, queues, slots, pool);
+	result = configure(port, queues, slots, LONGEST, pool);
+	// Some say that they take longer packets than they do with buffers of this size.
+	if (result != 0)
+		result = configure(port, queues, slots, RTE_ETHER_MTU, pool);
 	for (queue = 0; result == 0 && queue < queues; queue++) {
 		made[queue] = calloc(1, sizeof(**made));
 		if (made[queue] == NULL) {
@@ -141,6 +179,7 @@ int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct 
 	}
 	if (result == 0) {
 		used[port] = true;
+		watch(port);
 		return 0;
 	}
 	for (queue = 0; queue < queues; queue++)
@@ -149,12 +188,15 @@ int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct 
 	return result;
 }
 
-// The length of the next frame, whose bytes are copied as far as there is room; 0 where there is none.
+// The length of the next frame, whose bytes are copied if there is room for all; 0 where there is none, GONE where none will come.
 uint32_t conic_dpdk_receive(struct conic_dpdk_queue *queue, uint8_t *frame, uint32_t room)
 {
 	struct rte_mbuf *packet, *piece;
 	uint32_t length, at = 0;
 	if (queue->taken == queue->received) {
+		// It orders nothing: sooner or later it is seen.
+		if (atomic_load_explicit(&gone[queue->port], memory_order_relaxed))
+			return GONE;
 		queue->taken = 0;
 		queue->received = rte_eth_rx_burst(queue->port, queue->queue, queue->receive, BURST);
 		if (queue->received == 0)
@@ -231,16 +273,34 @@ int conic_dpdk_statistics(const struct conic_dpdk_queue *queue, uint64_t values[
 	return 0;
 }
 
-// Frees a queue; with the last one of a device, that is released. Its buffers are not freed.
-void conic_dpdk_close(struct conic_dpdk_queue *queue, int last)
+// The driver of the queue's device, its address, and whether it takes frames for others; negative where the device does not say.
+int conic_dpdk_identity(const struct conic_dpdk_queue *queue, const char **driver, uint8_t address[6])
+{
+	struct rte_eth_dev_info info;
+	struct rte_ether_addr own;
+	int result = rte_eth_dev_info_get(queue->port, &info);
+	if (result == 0)
+		result = rte_eth_macaddr_get(queue->port, &own);
+	if (result != 0)
+		return result;
+	*driver = info.driver_name;
+	memcpy(address, own.addr_bytes, sizeof(own.addr_bytes));
+	return rte_eth_promiscuous_get(queue->port);
+}
+
+// Frees a queue.
+void conic_dpdk_close(struct conic_dpdk_queue *queue)
 {
 	rte_pktmbuf_free_bulk(queue->receive + queue->taken, queue->received - queue->taken);
 	rte_pktmbuf_free_bulk(queue->transmit, queue->filled);
-	if (last) {
-		used[queue->port] = false;
-		release(queue->port);
-	}
 	free(queue);
+}
+
+// Releases a device whose queues are all freed. Its buffers are not.
+void conic_dpdk_release(uint16_t port)
+{
+	release(port);
+	used[port] = false;
 }
 
 const char *conic_dpdk_error(int error)
