@@ -4,7 +4,7 @@ use crate::common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time};
+use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords, Time};
 use conic_sim::machine::queues::QueueReport;
 use conic_sim::{Options, Parameters, Role, Simulation};
 
@@ -83,6 +83,62 @@ fn requests_of_the_other_node_have_the_entries_that_own_ones_leave() {
     let answered = node.core_to_home + lookup + memory;
     assert!(comes < answered, "it must find the entries taken");
     assert_eq!(took[4], remote + answered - comes + lookup);
+}
+
+#[test]
+fn a_write_past_the_caches_has_its_entry_until_memory_has_the_line() {
+    let mut parameters = limited(2, 1);
+    // Longer than the answer's way to the core.
+    parameters.node.write_latency += 50_000;
+    let mut layout = Layout::new();
+    let lines = layout.add("lines", 2 * 64, 64, Home::Host, SynchronisingWords::NONE);
+    let mut simulation = Simulation::new(&parameters, &layout, Options { checked: true, ..Options::default() });
+    let times = Rc::new(RefCell::new(vec![0; 2]));
+    for core in 0..2 {
+        let times = Rc::clone(&times);
+        let start = Time::from_picoseconds(1_000_000 + 10 * core);
+        simulation.core(&format!("core {core}"), 0, Role::Main, start, move |this| {
+            let begins = this.now();
+            this.write_nontemporal(lines.lines(core), &[Line([7; 8])]);
+            this.fence();
+            times.borrow_mut()[core as usize] = this.now().since(begins).picoseconds();
+        });
+    }
+    simulation.run().expect("all programs end");
+    let [first, second] = times.take()[..] else { panic!("two cores") };
+    let (held, lookup) = (parameters.node.write_latency, parameters.node.home_lookup);
+    assert_eq!(second, first + held - 10 + lookup);
+}
+
+#[test]
+fn a_recording_says_when_a_request_that_waited_has_its_entry_and_what_it_caused() {
+    let parameters = limited(2, 1);
+    let mut layout = Layout::new();
+    let memory = layout.add("memory", 2 * 64, 64, Home::Host, SynchronisingWords::ALL);
+    let mut simulation = Simulation::new(&parameters, &layout, Options::default());
+    for core in 0..2 {
+        let start = Time::from_picoseconds(1_000_000 + 10 * core);
+        simulation.core(&format!("core {core}"), 0, Role::Main, start, move |this| {
+            this.load_acquire(memory.lines(core));
+        });
+    }
+    simulation.machine().borrow_mut().record(1_000);
+    simulation.run().expect("all programs end");
+    let recording = simulation.machine().borrow_mut().take_recording().expect("it was asked for");
+    let about = |name: &str, line: u64| {
+        let at = recording.messages.iter().position(|message| message.name == name && message.line == line);
+        at.unwrap_or_else(|| panic!("no {name} of line {line}"))
+    };
+    let (held, lookup) = (alone(&parameters).1, parameters.node.home_lookup);
+    let [first, second] = [0, 1].map(|line| recording.messages[about("Read", line)].arrives.picoseconds());
+    assert_eq!(second - first, held + lookup, "it is there when it has been looked up with an entry");
+    for line in 0..2 {
+        let data = recording.messages[about("MemoryData", line)].cause;
+        assert_eq!(data.map(|cause| cause.0 as usize), Some(about("Read", line)), "line {line}");
+    }
+    let queue = recording.queues.iter().position(|queue| queue == "host home 0: requests without an entry");
+    let levels = recording.levels.iter().filter(|level| Some(usize::from(level.queue.0)) == queue);
+    assert_eq!(levels.map(|level| level.inside).collect::<Vec<_>>(), [1, 0]);
 }
 
 #[test]
