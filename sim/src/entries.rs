@@ -18,6 +18,8 @@ pub(crate) struct Entries {
     /// Of free and of bounded requests.
     taken: [u32; 2],
     waiting: [VecDeque<(u64, u32)>; 2],
+    /// How many wait, in a word beside what every request changes.
+    waits: u32,
 }
 
 impl Entries {
@@ -32,6 +34,7 @@ impl Entries {
         let at_once = self.take(limits, bounded);
         if !at_once {
             self.waiting[usize::from(bounded)].push_back((now, request));
+            self.waits += 1;
         }
         at_once
     }
@@ -39,9 +42,9 @@ impl Entries {
     /// Takes an entry, if a request of the kind has one at once.
     #[inline(always)]
     pub fn take(&mut self, limits: Limits, bounded: bool) -> bool {
-        let of = usize::from(bounded);
-        let at_once = self.waiting[of].is_empty() && self.admits(limits, bounded);
-        self.taken[of] += u32::from(at_once);
+        // Who waits is served when an entry comes back: none is free for a kind as long as one of it does.
+        let at_once = self.admits(limits, bounded);
+        self.taken[usize::from(bounded)] += u32::from(at_once);
         at_once
     }
 
@@ -49,7 +52,7 @@ impl Entries {
     #[inline(always)]
     pub fn leave(&mut self, limits: Limits, bounded: bool) -> Option<(u32, bool)> {
         self.taken[usize::from(bounded)] -= 1;
-        if self.waiting() == 0 { None } else { self.next(limits) }
+        if self.waits == 0 { None } else { self.next(limits) }
     }
 
     #[cold]
@@ -64,6 +67,7 @@ impl Entries {
             (free, _) => free.is_none(),
         };
         self.taken[usize::from(bounded)] += 1;
+        self.waits -= 1;
         self.waiting[usize::from(bounded)].pop_front().map(|(_, request)| (request, bounded))
     }
 
@@ -74,7 +78,7 @@ impl Entries {
 
     /// Requests that wait.
     pub fn waiting(&self) -> usize {
-        self.waiting[0].len() + self.waiting[1].len()
+        self.waits as usize
     }
 }
 
