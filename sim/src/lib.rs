@@ -28,6 +28,7 @@ pub mod device;
 pub mod draws;
 pub mod eci;
 pub mod engine;
+mod entries;
 pub mod host;
 
 mod fiber;

@@ -13,7 +13,7 @@
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `reorder.rs` | loads that a core has issued and goes on behind |
 //! | `stores.rs` | its store buffer |
-//! | `slices.rs` | how many messages the home agents can look up |
+//! | `slices.rs` | how many messages the home agents can look up, and how many requests they can be busy with |
 //! | `prefetch.rs` | the hardware prefetchers |
 //! | `places.rs` | the places in the code that they tell apart |
 //! | `recorder.rs` | what a traced run writes down |
@@ -76,7 +76,7 @@ use pcie::{Past, PcieEvent, RootPort};
 use places::Places;
 use queues::Queues;
 use recorder::Recorder;
-use slices::Slices;
+use slices::{Rejected, Slices};
 use tags::Tags;
 use uncached::Kind;
 use window::Looked;
@@ -155,6 +155,8 @@ pub(crate) struct Node {
     /// Credits for requests to the other node, and the requests that wait for one.
     pub credits: Credits,
     pub without_credit: Slab<(u32, ToHome)>,
+    /// Requests that wait for an entry of their slice.
+    pub without_entry: Slab<Rejected>,
     /// The agents that are its cores.
     pub cores: Vec<u16>,
 }
@@ -237,6 +239,8 @@ impl Machine {
                 exclusive_grant: protocol.exclusive_grant,
                 directory_write: protocol.directory_write,
                 speculative_memory_read: protocol.speculative_memory_read,
+                forwards_clean: protocol.forwards_clean,
+                snoops_shared: protocol.snoops_shared,
             },
             nodes: [0, 1].map(|node| Node::new(parameters, node)),
             ways: [0, 1].map(|node| parameters.node_of(node)),
@@ -517,6 +521,7 @@ impl Node {
             out: Direction::new(&parameters.links()),
             credits: Credits::new(parameters.interconnect.request_credits.max(1)),
             without_credit: Slab::new(),
+            without_entry: Slab::new(),
             cores: Vec::new(),
         }
     }

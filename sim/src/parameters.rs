@@ -121,6 +121,11 @@ pub struct NodeParameters {
     pub home_slices: u32,
     /// Time from one look-up of a slice to the next, in picoseconds; zero: there is no limit.
     pub home_service: u64,
+    /// Requests that a slice is busy with at once: from when it has looked one up until it has answered it.
+    pub home_entries: u32,
+    /// Of these, those that requests of the node's own cores and devices may take: fewer, or two nodes whose own requests had all would wait
+    /// for each other for ever.
+    pub home_own_entries: u32,
     /// Reading a line out of the last-level cache.
     pub llc_read: u64,
     /// A snooped core's look into its private caches.
@@ -182,6 +187,11 @@ pub struct ProtocolParameters {
     pub speculative_read_penalty: u64,
     /// A store of a whole line takes ownership without the old data.
     pub full_line_store_without_data: bool,
+    /// A node that its line's home asks gives a clean line, if nobody else has it or it was the last to be given it (MESIF's E and F);
+    /// otherwise memory does (MESI).
+    pub forwards_clean: bool,
+    /// A home's read asks the other node also where the directory says that it can only have clean copies.
+    pub snoops_shared: bool,
 }
 
 /// A PCIe link, its root port, and the way to the home agents behind it.

@@ -147,7 +147,7 @@ fn a_load_takes_the_sum_of_its_stages() {
 }
 
 #[test]
-fn what_the_other_node_has_changed_waits_for_no_memory_however_slow_that_is() {
+fn what_the_other_node_has_changed_or_forwards_waits_for_no_memory_however_slow_that_is() {
     for name in ["icx", "spr"] {
         let mut p = quiet(name);
         let pairs: [[Placed; 2]; 3] = [[(1, write), (0, load)], [(1, write), (0, change)], [(1, load), (0, load)]];
@@ -155,8 +155,11 @@ fn what_the_other_node_has_changed_waits_for_no_memory_however_slow_that_is() {
         let before = took(&p);
         p.memory.latency += 1_000_000;
         let after = took(&p);
-        assert_eq!(after[..2], before[..2], "{name}: a load and an atomic of a changed line");
-        assert!(after[2] > 1_000_000, "{name}: a clean line does not travel with the answer");
+        assert_eq!(after, before, "{name}: a load and an atomic of a changed line, a load of a clean one");
+        p.protocol.forwards_clean = false;
+        let after = took(&p);
+        assert_eq!(after[..2], before[..2], "{name}: a changed line comes with the answer all the same");
+        assert!(after[2] > 1_000_000, "{name}: a clean line does not, without who forwards");
     }
 }
 
@@ -241,11 +244,20 @@ fn an_atomic_takes_what_it_takes_to_own_the_line() {
         for (what, home, programs, expected) in changes {
             assert_eq!(last(&p, home, programs), expected + atomic, "{name}: {what}");
         }
-        // Homed here, memory is read while the other node is asked: its clean line does not travel.
-        let answer = p.protocol.speculative_read_penalty + s.header + s.lookup + s.snoop + s.header;
-        let shared = s.ask + answer.max(s.memory) + s.home_to_core;
-        let took = last(&p, Home::Host, vec![(1, load), (0, both)]);
-        assert_eq!(took, shared + upgrade_at_home + atomic, "{name}: shared with the other node, homed here");
+        // Homed here, memory is read while the other node is asked, and for nothing: its clean line comes with the answer.
+        let shared_here: Vec<Placed> = vec![(1, load), (0, both)];
+        let asked = s.ask + p.protocol.speculative_read_penalty + s.header + s.lookup + s.snoop;
+        let forwarded = asked + s.data + s.home_to_core;
+        let took = last(&p, Home::Host, shared_here.clone());
+        assert_eq!(took, forwarded + upgrade_at_home + atomic, "{name}: shared with the other node, homed here");
+        let mut mesi = p.clone();
+        mesi.protocol.forwards_clean = false;
+        let shared = (asked + s.header).max(s.ask + s.memory) + s.home_to_core;
+        assert_eq!(
+            last(&mesi, Home::Host, shared_here),
+            shared + upgrade_at_home + atomic,
+            "{name}: without who forwards"
+        );
     }
 }
 

@@ -66,6 +66,49 @@ fn a_modified_line_of_the_other_socket_costs_what_figure_7_says() {
     }
 }
 
+/// Picoseconds that a load takes on node 0 of a line of its memory that the other node has loaded before.
+fn load_of_clean(parameters: &Parameters) -> u64 {
+    let mut layout = Layout::new();
+    let line = layout.add("line", 64, 64, Home::Host, SynchronisingWords::ALL);
+    let mut simulation = Simulation::new(parameters, &layout, checked());
+    simulation.core("first", 1, Role::Main, conic_fabric::Time::ZERO, move |core| _ = core.load_acquire(line));
+    let took = Rc::new(RefCell::new(0));
+    let into = Rc::clone(&took);
+    simulation.core("second", 0, Role::Main, conic_fabric::Time::from_nanoseconds(10_000), move |core| {
+        let before = core.now();
+        core.load_acquire(line);
+        *into.borrow_mut() = core.now().since(before).picoseconds();
+    });
+    simulation.run().expect("both programs end");
+    took.take()
+}
+
+#[test]
+fn a_clean_line_that_the_other_socket_forwards_costs_what_a_modified_one_does_and_does_not_wait_for_memory() {
+    for name in ["icx", "spr"] {
+        let mut parameters = without_prefetchers(name);
+        let modified = load_of_modified(&parameters, Some(1), Home::Host);
+        assert_eq!(load_of_clean(&parameters), modified, "{name}");
+        parameters.memory.latency *= 10;
+        assert_eq!(load_of_clean(&parameters), modified, "{name}: with slow memory");
+        // MESI: the answer says that memory has it, which was read meanwhile.
+        parameters.protocol.forwards_clean = false;
+        let node = &parameters.node;
+        let way = node.core_to_home + node.home_lookup + node.home_to_core;
+        assert_eq!(load_of_clean(&parameters), way + parameters.memory.latency, "{name}: without who forwards");
+        // And begun only after the answer, where nothing is read ahead: a header's flit instead of a line's on the way back.
+        parameters.protocol.speculative_memory_read = false;
+        let link = &parameters.interconnect;
+        let penalty = parameters.protocol.speculative_read_penalty;
+        let shorter = u64::from(link.data_flits - 1) * link.flit_time + penalty;
+        let after = load_of_clean(&parameters) - parameters.memory.latency;
+        assert!(after.abs_diff(modified - shorter) <= 2, "{name}: {after} ps besides memory, {modified} with the line");
+        parameters.protocol.forwards_clean = true;
+        let alone = load_of_clean(&parameters);
+        assert_eq!(alone, modified - penalty, "{name}: what comes with the answer is not read");
+    }
+}
+
 #[test]
 fn memory_and_the_neighbour_cost_the_sum_of_their_stages() {
     for name in ["icx", "spr"] {

@@ -8,6 +8,7 @@
 //! | `bus` | nodes whose processor and network interface share snooping buses |
 //! | `host` | a host's ways to memory: credits, back-pressure, every command on a channel's wires |
 //! | `litmus`, `random` | memory orders, and values that no load may see, on random programs |
+//! | `entries` | requests that home agents can be busy with, and that nobody waits for ever for one |
 //! | `queues`, `timer`, `watchdog`, `extremes`, `pages` | probes, interrupts, runs that would never end, values at their bounds, the host's own memory |
 //! | `common` | numbers from a seed, and machines that are hard on their protocol |
 
@@ -16,6 +17,7 @@ mod common;
 mod copy_engine;
 mod cxl;
 mod device_memory;
+mod entries;
 mod extremes;
 mod full_set;
 mod gates;

@@ -23,8 +23,10 @@ fn counted(core: &SimCore<'_>, home: usize) -> Counted {
 }
 
 /// Counts one access to a line of `home`'s memory that another core, of a node, has accessed before.
-fn count(home: usize, before: Option<(usize, Access)>, access: Access) -> Counted {
-    let parameters = without_prefetchers("icx");
+fn count(forwards: bool, home: usize, before: Option<(usize, Access)>, access: Access) -> Counted {
+    let mut parameters = without_prefetchers("icx");
+    assert!(parameters.protocol.forwards_clean, "Intel's sockets speak MESIF");
+    parameters.protocol.forwards_clean = forwards;
     let of = [Home::Host, Home::Nic][home];
     let mut layout = Layout::new();
     let line = layout.add("line", 64, 64, of, SynchronisingWords::ALL);
@@ -61,29 +63,36 @@ fn nontemporal(core: &SimCore<'_>, line: Address) {
 /// A state of the line, and what a load, a store and a non-temporal store make of it.
 type Row = (&'static str, Option<(usize, Access)>, [Counted; 3]);
 
-fn check(home: usize, rows: &[Row]) {
+fn check(forwards: bool, home: usize, rows: &[Row]) {
     for (state, before, expected) in rows {
         for ((what, access), expected) in
             [("load", load as Access), ("store", store), ("nontemporal", nontemporal)].into_iter().zip(expected)
         {
-            assert_eq!(count(home, *before, access), *expected, "home {home}, {state}, {what}");
+            assert_eq!(count(forwards, home, *before, access), *expected, "home {home}, {state}, {what}");
         }
     }
 }
 
 #[test]
 fn a_line_of_ones_own_memory_asks_the_other_node_only_where_that_may_have_it() {
-    // Memory is read beside the snoop; what is written whole is not read. A clean line of the other node's comes from memory.
+    // Memory is read beside the snoop, and for nothing where the other node gives the line; what is written whole is not read.
     check(
+        true,
         0,
         &[
             ("nobody has it", None, [[0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 1]]),
             ("a neighbour read it", Some((0, load)), [[0; 6], [0; 6], [0, 0, 0, 0, 0, 1]]),
             ("a neighbour wrote it", Some((0, store)), [[0; 6], [0; 6], [0, 0, 0, 0, 0, 1]]),
-            ("the other read it", Some((1, load)), [[0, 1, 0, 1, 1, 0], [0, 1, 0, 1, 1, 0], [0, 1, 0, 1, 0, 1]]),
+            ("the other read it", Some((1, load)), [[0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]]),
             ("the other wrote it", Some((1, store)), [[0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 1]]),
         ],
     );
+}
+
+#[test]
+fn without_who_forwards_a_clean_line_of_the_other_node_comes_from_memory() {
+    let read = [[0, 1, 0, 1, 1, 0], [0, 1, 0, 1, 1, 0], [0, 1, 0, 1, 0, 1]];
+    check(false, 0, &[("the other read it", Some((1, load)), read)]);
 }
 
 #[test]
@@ -92,6 +101,7 @@ fn a_line_of_the_other_memory_asks_its_home_unless_a_neighbour_has_it_alone() {
     // store owns the line first and gives it back.
     let past = [1, 1, 0, 1, 1, 2];
     check(
+        true,
         1,
         &[
             ("nobody has it", None, [[0, 1, 1, 0, 1, 1], [0, 1, 1, 0, 1, 1], past]),

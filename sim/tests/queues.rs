@@ -16,6 +16,8 @@ fn narrow() -> Parameters {
     let core = &mut parameters.core;
     (core.line_fill_buffers, core.load_buffer, core.store_buffer, core.write_combining_buffers) = (2, 3, 4, 2);
     parameters.interconnect.request_credits = 1;
+    // As few as let several requests wait for one line.
+    (parameters.node.home_slices, parameters.node.home_entries, parameters.node.home_own_entries) = (2, 5, 4);
     let pcie = parameters.pcie.as_mut().expect("the platform has a PCIe link");
     (pcie.tags, pcie.posted_credits) = (2, 1);
     parameters
@@ -130,9 +132,15 @@ fn limits_are_reached_and_waits_are_seen_where_they_are() {
         let of_kind = reports.iter().filter(|report| report.kind == kind);
         of_kind.map(|report| report.little.maximum_occupancy).max().expect("the queue is fed")
     };
+    assert!(most("home agent entries") >= 4, "own requests have all that they may have");
     let full = ["line fill buffers", "load buffer", "store buffer", "request credits", "read tags", "write credits"];
     assert_eq!(full.map(most), [2, 3, 4, 1, 2, 1]);
-    for waits in ["requests without a credit", "reads without a tag", "transactions without a credit"] {
+    for waits in [
+        "requests without an entry",
+        "requests without a credit",
+        "reads without a tag",
+        "transactions without a credit",
+    ] {
         assert!(most(waits) > 0, "{waits}");
     }
     // Two lines at once into a channel, or nothing was tested.

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use conic_fabric::Time;
 
 use super::controller::{Controller, Step, Traced};
-use super::home::Slice;
 use super::parameters::HostParameters;
 use super::place::{AddressMap, Place};
 use super::report::{Domain, DomainReport, HostReport};
 use super::source::{CoreSource, DeviceSource};
 use super::traffic::{DeviceTraffic, Traffic};
 use crate::engine::{EventQueue, Key};
+use crate::entries::Entries;
 use crate::probe::occupancy::Occupancy;
 
 /// What happened on each channel, each with its time in picoseconds, in order.
@@ -84,7 +84,7 @@ struct Machine<'a> {
     unused: Vec<u32>,
     cores: Vec<CoreSource>,
     devices: Option<Devices>,
-    slices: Vec<Slice>,
+    slices: Vec<Entries>,
     controllers: Vec<Controller>,
     /// When each channel's controller looks next.
     looks: Vec<u64>,
@@ -130,7 +130,7 @@ impl<'a> Machine<'a> {
             unused: Vec::new(),
             cores: cores.collect(),
             devices,
-            slices: vec![Slice::default(); parameters.home.slices as usize],
+            slices: vec![Entries::default(); parameters.home.slices as usize],
             controllers: (0..channels).map(|_| Controller::new(parameters)).collect(),
             looks: vec![u64::MAX; channels],
             held: vec![Default::default(); channels],
@@ -264,7 +264,7 @@ impl<'a> Machine<'a> {
         request.arrived = now;
         let (domain, slice) = (request.domain, usize::from(request.place.slice));
         self.probes[domain as usize].admission.enter(time);
-        if self.slices[slice].arrive(&self.parameters.home, id, domain.writes(), now) {
+        if self.slices[slice].arrive(self.parameters.home.limits(), id, domain.writes(), now) {
             self.admitted(id);
         }
     }
@@ -324,7 +324,7 @@ impl<'a> Machine<'a> {
         let time = self.time();
         self.probes[request.domain as usize].home.leave(time, Time::from_picoseconds(request.admitted));
         let slice = &mut self.slices[usize::from(request.place.slice)];
-        if let Some((next, _)) = slice.leave(&self.parameters.home, request.domain.writes()) {
+        if let Some((next, _)) = slice.leave(self.parameters.home.limits(), request.domain.writes()) {
             self.admitted(next);
         }
     }

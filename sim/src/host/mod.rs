@@ -5,7 +5,6 @@
 //! | [`parameters`] | what such a machine is made of |
 //! | [`traffic`] | what its cores and devices do |
 //! | `machine.rs` | credits on their way: taken, waited for, given back |
-//! | `home.rs` | the slices of the caching and home agent: a limited number of entries |
 //! | `place.rs` | from a line's address to its channel, bank and row |
 //! | [`dram`] | a channel's banks as constraints between commands |
 //! | `controller.rs` | a channel's queues and its scheduler |
@@ -25,7 +24,6 @@
 
 mod controller;
 pub mod dram;
-mod home;
 mod machine;
 pub mod parameters;
 mod place;

@@ -1,5 +1,7 @@
 //! What a host is made of, as far as lines on their way to memory see it. Times are picoseconds.
 
+use crate::entries::Limits;
+
 /// One socket: cores, home agent, I/O controller, memory channels, and the devices behind them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostParameters {
@@ -198,6 +200,13 @@ pub struct FormulaParameters {
     pub device_write: u64,
     /// A device's read without load.
     pub device_read: u64,
+}
+
+impl HomeParameters {
+    /// Entries of a slice; writes leave some to reads.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { entries: self.entries, bounded: self.write_entries }
+    }
 }
 
 impl HostParameters {

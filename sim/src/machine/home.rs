@@ -148,6 +148,9 @@ impl Machine {
                     return self.answer_once_written(node, agent, line, message);
                 }
                 self.send_core(self.now + self.ways[node].home_to_core, node as u8, agent, line, message);
+                if let ToCore::Grant { .. } = message {
+                    self.give_entry(node, line, true);
+                }
             }
             Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
             Action::ReadMemory => {
@@ -164,7 +167,10 @@ impl Machine {
                 self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
                 self.written_until = done;
             }
-            Action::ToDevice(request, _) => self.answer_device(line, request),
+            Action::ToDevice(request, _) => {
+                self.give_entry(node, line, true);
+                self.answer_device(line, request);
+            }
             Action::Written(write) => {
                 // Where the line's memory is the other node's, its channel is not seen from here.
                 self.written_until = 0;
@@ -191,6 +197,7 @@ impl Machine {
         let node = self.agents[agent as usize].node;
         let arrives = self.now + self.ways[usize::from(node)].home_to_core;
         self.send_core(arrives, node, agent, line, message);
+        self.give_entry(usize::from(node), line, true);
     }
 
     /// Memory answers when it is `done`. Where the other node's answer is awaited too, and nobody looks at messages, nothing
@@ -272,7 +279,7 @@ impl Machine {
     pub(crate) fn put_on_wire(&mut self, node: usize, line: u32, message: ToHome) {
         let carries_line = match message {
             ToHome::Reply { data, .. } => data,
-            ToHome::NodeFound(found) => found.was == crate::protocol::Copy::Modified,
+            ToHome::NodeFound(found) => found.data,
             ToHome::WriteBack { .. } => true,
             _ => false,
         };
@@ -283,6 +290,7 @@ impl Machine {
         if let ToHome::Reply { .. } = message {
             let index = self.lines[line as usize].active[node];
             self.actives[index as usize - 1].completes_at(arrives + self.timing.crossing);
+            self.give_entry(node, line, false);
         }
         let looked_up = match message {
             ToHome::Request { .. } | ToHome::Snoop(_) => self.ways[1 - node].home_lookup,

@@ -39,6 +39,10 @@ pub(crate) enum Queue {
     Uncached(u16),
     /// A slice of a node's home agents.
     Slice(u8, u8),
+    /// Entries of a slice of a node's home agents.
+    Entries(u8, u8),
+    /// Requests that wait for one.
+    WithoutEntry(u8, u8),
     /// Lines for which a node's home agents have something under way.
     Lines(u8),
     /// Requests that wait for one before them on the same line.
@@ -70,7 +74,7 @@ pub(crate) enum Queue {
 }
 
 /// Names of the kinds of queues, in the order of its variants.
-pub const KINDS: [&str; 23] = [
+pub const KINDS: [&str; 25] = [
     "line fill buffers",
     "load buffer",
     "loads under way",
@@ -80,6 +84,8 @@ pub const KINDS: [&str; 23] = [
     "writes past the caches",
     "uncached access",
     "home agent",
+    "home agent entries",
+    "requests without an entry",
     "lines under way",
     "requests for a line",
     "request credits",
@@ -129,20 +135,22 @@ impl Queue {
             Queue::Unanswered(_) => 6,
             Queue::Uncached(_) => 7,
             Queue::Slice(..) => 8,
-            Queue::Lines(_) => 9,
-            Queue::Requests(_) => 10,
-            Queue::Credits(_) => 11,
-            Queue::WithoutCredit(_) => 12,
-            Queue::Link(..) => 13,
-            Queue::Channel(..) => 14,
-            Queue::PastCaches => 15,
-            Queue::RootPort => 16,
-            Queue::DeviceReads => 17,
-            Queue::Tags => 18,
-            Queue::WithoutTag => 19,
-            Queue::WriteCredits => 20,
-            Queue::WithoutWriteCredit => 21,
-            Queue::Wire(_) => 22,
+            Queue::Entries(..) => 9,
+            Queue::WithoutEntry(..) => 10,
+            Queue::Lines(_) => 11,
+            Queue::Requests(_) => 12,
+            Queue::Credits(_) => 13,
+            Queue::WithoutCredit(_) => 14,
+            Queue::Link(..) => 15,
+            Queue::Channel(..) => 16,
+            Queue::PastCaches => 17,
+            Queue::RootPort => 18,
+            Queue::DeviceReads => 19,
+            Queue::Tags => 20,
+            Queue::WithoutTag => 21,
+            Queue::WriteCredits => 22,
+            Queue::WithoutWriteCredit => 23,
+            Queue::Wire(_) => 24,
         };
         KINDS[place]
     }

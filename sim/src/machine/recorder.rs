@@ -264,6 +264,23 @@ impl Recorder {
         }
     }
 
+    /// The message that is being handled must wait for nobody knows how long.
+    #[cold]
+    #[inline(never)]
+    pub fn rejects(&mut self) -> Option<Cause> {
+        self.present.take()
+    }
+
+    /// A message that had to wait is there when the event of this key happens.
+    #[cold]
+    #[inline(never)]
+    pub fn admits(&mut self, message: Option<Cause>, key: Key) {
+        if let Some(message) = message {
+            self.log.put_off(message, Time::from_picoseconds(key.time));
+            self.under_way.insert(key, message);
+        }
+    }
+
     /// A program goes on: what it sends nobody has caused.
     pub fn program_goes_on(&mut self) {
         self.present = None;
@@ -318,6 +335,7 @@ fn name_to_home(message: ToHome) -> &'static str {
         },
         ToHome::Evicted { dirty: true, .. } => "EvictedModified",
         ToHome::Evicted { dirty: false, .. } => "EvictedClean",
+        ToHome::NodeFound(found) if found.data && found.was != Copy::Modified => "ForwardedClean",
         ToHome::CoreFound { found, .. } | ToHome::NodeFound(found) => match found.was {
             Copy::Invalid => "FoundNothing",
             Copy::Shared | Copy::Exclusive => "FoundClean",
@@ -352,5 +370,6 @@ fn name_of_snoop(snoop: Snoop) -> &'static str {
         Snoop::Share => "SnoopShare",
         Snoop::Invalidate => "SnoopInvalidate",
         Snoop::Current => "SnoopCurrent",
+        Snoop::Own => "SnoopOwn",
     }
 }

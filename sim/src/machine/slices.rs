@@ -1,29 +1,57 @@
-//! A node's home agents, slice by slice: how many messages they can look up.
+//! A node's home agents, slice by slice: how many messages they can look up, and how many requests they can be busy with.
 //!
 //! Requests and snoops are looked up in the last-level cache, the snoop filter and the directory. That takes the time that
 //! [`NodeParameters::home_lookup`] says, during which others may be begun; a slice begins one every
 //! [`NodeParameters::home_service`], in the order in which they arrive. Answers to what a slice has asked are not looked up, and
 //! neither are lines that a core gives up.
+//!
+//! A request needs one of its slice's [`NodeParameters::home_entries`], in each node that it comes to:
+//!
+//! | whose | its entry | from when | until |
+//! |---|---|---|---|
+//! | a core's or device's of this node | one of [`NodeParameters::home_own_entries`] | it has been looked up | it is answered; a write to memory: memory has it |
+//! | the other node's | any | the same | it is answered |
+//! | snoops, answers, lines that are given up | none | | |
+//!
+//! Where there is none the slice looks it up once more when it has one, in the order in which the requests of a kind came.
+//!
+//! Nobody waits for ever: what has no entry waits for those that do, and each of these comes to its end. A request of the other node waits for
+//! nothing but memory, snoops, their answers, and the request before it on its line, which has its entry in the same slice; none of these
+//! needs another. So the entries that own requests may not have come back always. An own request may wait for such an entry of the
+//! other node besides. If own requests had all entries of both, each could wait for one that the other has; if a snoop needed
+//! one, for its own line's request. The tests show both.
 
+use crate::entries::{Entries, Limits};
 use crate::link::Spread;
 use crate::parameters::{NodeParameters, Parameters};
-use crate::protocol::ToHome;
+use crate::probe::Cause;
+use crate::protocol::{Asker, ToHome};
 
 use super::queues::Queue;
-use super::{Event, Machine};
+use super::{Event, Machine, Node};
 
 /// The slices of a node's home agents.
 #[derive(Clone, Debug)]
 pub(crate) struct Slices {
     /// Time for which a look-up keeps the next one of its slice waiting; zero: no limit.
     service: u64,
+    limits: Limits,
     slices: Vec<Slice>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Slice {
     free_from: u64,
     looked_up: u64,
+    entries: Entries,
+}
+
+/// A request that found no entry, and what caused it, where that is written down.
+#[derive(Clone, Debug)]
+pub(crate) struct Rejected {
+    line: u32,
+    message: ToHome,
+    cause: Option<Cause>,
 }
 
 impl Slices {
@@ -34,7 +62,9 @@ impl Slices {
     /// Where there is none.
     pub fn new(parameters: &NodeParameters) -> Slices {
         assert!(parameters.home_slices > 0, "node.home_slices is 0: there must be a slice");
-        Slices { service: parameters.home_service, slices: vec![Slice::default(); parameters.home_slices as usize] }
+        let limits = Limits { entries: parameters.home_entries, bounded: parameters.home_own_entries };
+        let slices = vec![Slice::default(); parameters.home_slices as usize];
+        Slices { service: parameters.home_service, limits, slices }
     }
 
     /// How many slices there are.
@@ -46,6 +76,17 @@ impl Slices {
     pub fn served(&self, slice: usize) -> (u64, u64) {
         let looked_up = self.slices[slice].looked_up;
         (looked_up, looked_up * self.service)
+    }
+
+    /// Entries of each slice.
+    pub fn entries(&self) -> u32 {
+        self.limits.entries
+    }
+
+    /// Entries of one slice that are taken, and requests that wait for one.
+    pub fn busy(&self, slice: u8) -> (u32, usize) {
+        let entries = &self.slices[usize::from(slice)].entries;
+        (entries.taken(), entries.waiting())
     }
 
     /// Begins the look-up of a message that is at a slice at `now`, or as soon as the slice has begun those before it; says when
@@ -81,20 +122,88 @@ impl Machine {
     /// then it is put off by as long as it waits for them.
     #[inline]
     pub(crate) fn is_looked_up(&mut self, node: usize, line: u32, message: ToHome) -> bool {
-        let slices = &mut self.nodes[node].slices;
-        if slices.service == 0 {
+        if !self.has_entry(node, line, message) {
+            return false;
+        }
+        if self.nodes[node].slices.service == 0 {
             return true;
         }
         // It was at the slice that much earlier; all are, so their order is that of these events.
         let lookup = self.ways[node].home_lookup;
-        let (service, arrived) = (slices.service, self.now - lookup);
-        let slice = self.lines[line as usize].slice();
-        let begins = slices.begin(slice, arrived);
-        self.serves(Queue::Slice(node as u8, slice), arrived, begins + service);
+        let arrived = self.now - lookup;
+        let begins = self.begin_look_up(node, line, arrived);
         if begins > arrived {
             self.put_off(node, line, message, begins + lookup);
         }
         begins == arrived
+    }
+
+    /// Begins the look-up of what is at a line's slice at `arrived`; says when that is.
+    #[inline]
+    fn begin_look_up(&mut self, node: usize, line: u32, arrived: u64) -> u64 {
+        let slices = &mut self.nodes[node].slices;
+        let service = slices.service;
+        let slice = self.lines[line as usize].slice();
+        let begins = slices.begin(slice, arrived);
+        self.serves(Queue::Slice(node as u8, slice), arrived, begins + service);
+        begins
+    }
+
+    /// Whether a message has an entry of its slice from now on, or needs none. Otherwise it waits for one.
+    #[inline]
+    fn has_entry(&mut self, node: usize, line: u32, message: ToHome) -> bool {
+        let own = match message {
+            ToHome::Request { asker, .. } => asker != Asker::Node,
+            ToHome::OrderedWrite { .. } => true,
+            _ => return true,
+        };
+        let slice = self.lines[line as usize].slice();
+        let slices = &mut self.nodes[node].slices;
+        let has = slices.slices[usize::from(slice)].entries.take(slices.limits, own);
+        if has {
+            self.enters(Queue::Entries(node as u8, slice), line, self.now);
+        } else {
+            self.wait_for_entry(node, slice, own, line, message);
+        }
+        has
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_entry(&mut self, node: usize, slice: u8, own: bool, line: u32, message: ToHome) {
+        let cause = self.recorder.as_mut().and_then(|recorder| recorder.rejects());
+        let Node { slices, without_entry, .. } = &mut self.nodes[node];
+        let id = without_entry.insert(Rejected { line, message, cause }) as u32;
+        let at_once = slices.slices[usize::from(slice)].entries.arrive(slices.limits, id, own, self.now);
+        debug_assert!(!at_once, "there was none");
+        self.enters(Queue::WithoutEntry(node as u8, slice), id, self.now);
+    }
+
+    /// The entry of a request for a line that has been answered is free, one of a node's own or of the other's; the request that is next has it,
+    /// and is looked up once more.
+    #[inline]
+    pub(crate) fn give_entry(&mut self, node: usize, line: u32, own: bool) {
+        let slice = self.lines[line as usize].slice();
+        let slices = &mut self.nodes[node].slices;
+        let next = slices.slices[usize::from(slice)].entries.leave(slices.limits, own);
+        match next {
+            None => self.leaves(Queue::Entries(node as u8, slice), line, self.now),
+            Some((id, _)) => self.pass_entry(node, slice, line, id),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pass_entry(&mut self, node: usize, slice: u8, answered: u32, id: u32) {
+        let Rejected { line, message, cause } = self.nodes[node].without_entry.remove(id as usize);
+        self.leaves(Queue::WithoutEntry(node as u8, slice), id, self.now);
+        self.hands_over(Queue::Entries(node as u8, slice), answered, line);
+        let until = self.begin_look_up(node, line, self.now) + self.ways[node].home_lookup;
+        let key = self.key(until, node);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.admits(cause, key);
+        }
+        self.queue.push(key, Event::Home { node: node as u8, line, message });
     }
 
     /// Has a message be looked up at a later time.

@@ -187,10 +187,12 @@ mod bus;
 mod cxl;
 mod eci;
 mod host;
+mod sockets;
 pub use bus::BUSES;
 pub use cxl::CXL;
 pub use eci::ECI;
 pub use host::HOST;
+use sockets::{contradictions_of_home, contradictions_of_uncore};
 
 sections! {
     CORE core "core" CoreParameters {
@@ -230,6 +232,8 @@ sections! {
         home_lookup: Picoseconds, 0.0;
         home_slices: Count("slices"), 1.0;
         home_service: Picoseconds, 0.0;
+        home_entries: Count("entries"), 2.0;
+        home_own_entries: Count("entries"), 1.0;
         llc_read: Picoseconds, 0.0;
         snoop_lookup: Picoseconds, 0.0;
         write_latency: Picoseconds, 0.0;
@@ -264,6 +268,8 @@ sections! {
         speculative_memory_read: Flag, 0.0;
         speculative_read_penalty: Picoseconds, 0.0;
         full_line_store_without_data: Flag, 0.0;
+        forwards_clean: Flag, 0.0;
+        snoops_shared: Flag, 0.0;
     }
     PCIE pcie "pcie" PcieParameters {
         megabits_per_second: MegabitsPerSecond, 100.0;
@@ -539,21 +545,6 @@ fn contradictions_of_parts(parts: &[(&'static str, u32, &str)], found: &mut Vec<
     }
 }
 
-/// Values of the uncore's clock that cannot be together.
-fn contradictions_of_uncore(parameters: &Parameters, found: &mut Vec<(&'static str, String)>) {
-    let Some(uncore) = &parameters.uncore else { return };
-    let (crossing, flit) = (parameters.interconnect.crossing, parameters.interconnect.flit_time);
-    if 2 * uncore.crossing_part > crossing {
-        let message =
-            format!("both nodes' parts are more than all of a crossing (interconnect.crossing, {crossing} ps)");
-        found.push(("uncore.crossing_part", message));
-    }
-    if uncore.flit_time > flit {
-        let message = format!("the link would never reach its own rate (interconnect.flit_time, {flit} ps)");
-        found.push(("uncore.flit_time", message));
-    }
-}
-
 /// Values that cannot be together, by the key to change.
 fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
@@ -578,6 +569,7 @@ fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
         let message = format!("a flit has only {} slots (interconnect.flit_slots)", link.flit_slots);
         found.push(("interconnect.header_slots", message));
     }
+    contradictions_of_home(&parameters.node, &mut found);
     contradictions_of_uncore(parameters, &mut found);
     contradictions_of_refresh("refresh.span", parameters.refresh.as_ref(), &mut found);
     if let Some(TimerParameters { interval, span }) = parameters.timer {

@@ -3,6 +3,7 @@
 mod completion;
 mod eviction;
 mod finish;
+mod serve;
 
 use std::collections::VecDeque;
 
@@ -19,6 +20,8 @@ pub enum Right {
     None,
     /// Have clean copies.
     Shared,
+    /// The same, and give them to its home, which asks (F); never a home's own.
+    Forward,
     /// Anything: the other node has no copy.
     Exclusive,
 }
@@ -66,6 +69,10 @@ pub struct Choices {
     pub directory_write: bool,
     /// Memory is read while the other node is snooped.
     pub speculative_memory_read: bool,
+    /// A node gives a clean line to its home, if nobody else has it or it was the last to be given it (MESIF).
+    pub forwards_clean: bool,
+    /// A read asks the other node also where that can only have clean copies.
+    pub snoops_shared: bool,
 }
 
 /// What a home has done.
@@ -399,12 +406,21 @@ impl Handling<'_> {
         if running.asker == Asker::Node {
             return;
         }
-        let snoop = match (self.stable.right, running.ask) {
-            (Right::None, Ask::Read) if self.choices.migratory_between_nodes => Snoop::Migrate,
-            (Right::None, Ask::Read) => Snoop::Share,
-            (Right::None, Ask::ReadCurrent) => Snoop::Current,
-            (Right::None | Right::Shared, ask) if ask.takes_all() => Snoop::Invalidate,
-            _ => return,
+        let local = running.cores != 0 || running.last_level_awaited;
+        let asks = match self.stable.right {
+            Right::None => true,
+            Right::Shared => running.ask.takes_all() || self.choices.snoops_shared && !local,
+            _ => false,
+        };
+        if !asks {
+            return;
+        }
+        let snoop = match running.ask {
+            Ask::Read if self.choices.migratory_between_nodes => Snoop::Migrate,
+            Ask::Read => Snoop::Share,
+            Ask::ReadCurrent => Snoop::Current,
+            _ if !local && self.needs_data(running) => Snoop::Own,
+            _ => Snoop::Invalidate,
         };
         running.node = true;
         self.actions.push(Action::ToNode(ToHome::Snoop(snoop), Some((running.asker, running.ask))));
@@ -457,72 +473,12 @@ impl Handling<'_> {
         let running = self.active.running.as_mut().expect("the other node answers a snoop");
         running.node = false;
         running.from_node = Some(found);
-        if found.was == Copy::Modified && running.memory_awaited && !running.sets_directory {
+        if found.data && running.memory_awaited && !running.sets_directory {
             // The data is here: memory was read for nothing, and answers for nothing.
             running.memory_awaited = false;
             self.active.unneeded += 1;
         }
         self.advance();
-    }
-
-    fn snooped(&mut self, snoop: Snoop) {
-        debug_assert!(!self.is_home && self.active.deferred.is_none() && self.active.serving.is_none());
-        match &self.active.running {
-            Some(running) if !running.asked_home || running.order == Order::Ready => self.active.deferred = Some(snoop),
-            _ => {
-                self.serve(snoop);
-                self.start_next();
-            }
-        }
-    }
-
-    /// Serves the home's snoop.
-    fn serve(&mut self, snoop: Snoop) {
-        let cores = match snoop {
-            Snoop::Invalidate => self.stable.copies,
-            _ if self.stable.exclusive => self.stable.copies,
-            _ => 0,
-        };
-        self.snoop_cores(cores, snoop);
-        self.active.serving = Some(Serving { snoop, cores, from_core: None });
-        if cores == 0 {
-            self.finish_serving();
-        }
-    }
-
-    fn finish_serving(&mut self) {
-        let Some(serving) = self.active.serving.take() else { return };
-        let stable = &mut *self.stable;
-        let core_changed = serving.from_core.is_some_and(|found| found.was == Copy::Modified);
-        let dirty = core_changed || stable.last_level == LastLevel::Dirty;
-        let version = match serving.from_core {
-            Some(found) => found.version,
-            None => stable.last_level_version,
-        };
-        let had_any = serving.from_core.is_some() || stable.copies != 0 || stable.last_level != LastLevel::None;
-        let was = match stable.right {
-            _ if dirty => Copy::Modified,
-            _ if !had_any => Copy::Invalid,
-            Right::Exclusive => Copy::Exclusive,
-            _ => Copy::Shared,
-        };
-        // A migrating line leaves no copy behind; one that several cores share does not migrate.
-        let goes = serving.snoop == Snoop::Invalidate
-            || serving.snoop == Snoop::Migrate && was == Copy::Modified && stable.copies == 0;
-        if goes {
-            (stable.last_level, stable.right) = (LastLevel::None, Right::None);
-            if let Some(running) = self.active.running.as_mut() {
-                running.from_core = None;
-            }
-        } else if serving.snoop != Snoop::Current {
-            if stable.last_level == LastLevel::Dirty {
-                stable.last_level = LastLevel::Clean;
-            }
-            let still = stable.copies != 0 || stable.last_level != LastLevel::None;
-            stable.right = if still { Right::Shared } else { Right::None };
-        }
-        let keeps = stable.right != Right::None;
-        self.actions.push(Action::ToNode(ToHome::NodeFound(Found { was, keeps, version }), None));
     }
 
     /// Goes on with what is under way, if nothing is awaited any more.
@@ -565,8 +521,7 @@ impl Handling<'_> {
     }
 
     fn lacks_data(&self, running: &Running) -> bool {
-        // A clean line does not travel with the answer to a snoop: memory has it too.
-        let from_node = running.from_node.is_some_and(|found| found.was == Copy::Modified);
+        let from_node = running.from_node.is_some_and(|found| found.data);
         !running.memory_read && !from_node && !self.has_local_data(running) && self.needs_data(running)
     }
 
@@ -591,8 +546,8 @@ impl Handling<'_> {
         }
         let ask = if asked.writes() { Ask::OwnWhole } else { asked };
         let has_local_data = from_core.is_some() || self.stable.last_level != LastLevel::None;
-        let has_data =
-            self.stable.right == Right::Shared && (has_local_data || self.stable.copies & core_bit(asker) != 0);
+        let shares = matches!(self.stable.right, Right::Shared | Right::Forward);
+        let has_data = shares && (has_local_data || self.stable.copies & core_bit(asker) != 0);
         let request = ToHome::Request { asker: Asker::Node, ask, has_data, write };
         self.actions.push(Action::ToNode(request, Some((asker, asked))));
         if let Some(snoop) = self.active.deferred.take() {

@@ -1,9 +1,8 @@
 //! The coherence protocol: states, messages, and the two transition functions, without any time.
 //!
-//! MESI between two nodes (two sockets, or a host and a device), each a set of cores with private caches, a shared
-//! last-level cache and home agents. Intel's sockets speak MESIF: here nobody forwards a clean line
-//! to its home. Every line has a home, one of the nodes; that node's `right` to a line is at the same
-//! time the directory of the other node's. [`cache::snooped`] is what a core's private cache does with a message;
+//! MESI or MESIF ([`home::Choices::forwards_clean`]) between two nodes (two sockets, or a host and a device), each a set of
+//! cores with private caches, a shared last-level cache and home agents. Every line has a home, one of the nodes; that
+//! node's `right` to a line is at the same time the directory of the other node's. [`cache::snooped`] is what a core's private cache does with a message;
 //! [`home::handle`] what a node's home agents do. The simulated machine, the exhaustive exploration and the random tester
 //! all run these two functions.
 //!
@@ -20,12 +19,39 @@
 //! |---|---|---|---|
 //! | `Exclusive` | the other node has no copy | `None` | this node has no copy |
 //! | `Shared` | the other node may have copies, memory or this node's last level is current | `Shared` | it has clean copies, as others may |
+//! | | | `Forward` | the same, and it was the last to be given one: MESIF's F |
 //! | `None` | the other node may have modified it | `Exclusive` | nobody else has a copy |
 //!
-//! The version in a message without data (`data: false`) means nothing: the asker has the data, or will write all of it. The
-//! same goes for a snoop's answer about a line that is not modified, from one node to the other.
+//! The version in a message without data (`data: false`) means nothing: the asker has the data, or will write all of it.
 //!
 //! The other node may give up a clean line without a word, so its home may believe that it still has it.
+//!
+//! # Snoops of the other node
+//!
+//! The home's directory says whether it is asked. Intel's memory directory has the three states, two bits beside the line's check
+//! bits: I is `Exclusive` here, S `Shared`, A (any) `None`.
+//!
+//! | directory | a read of the home's | a write of the home's |
+//! |---|---|---|
+//! | I | not asked | not asked |
+//! | S | not asked, as memory is current; asked where [`home::Choices::snoops_shared`] | asked |
+//! | A | asked | asked |
+//!
+//! What it answers has the names of Intel's counters of snoop responses, which say that reads that find E or F are commonly answered
+//! RspSFwd, and that RspIFwd answers an ownership that finds M, E or F. With the line, in bold; F and E give it in MESIF alone,
+//! without which their answers are those of S.
+//!
+//! | it has | [`Snoop::Share`], `Migrate` | [`Snoop::Own`] | [`Snoop::Invalidate`] | [`Snoop::Current`] |
+//! |---|---|---|---|---|
+//! | M | **RspIFwd** if it migrates, else **RspFwdSWb** | **RspIFwd** | **RspIFwd** | **the line**, and keeps it |
+//! | E, F | **RspSFwd**, and has it shared | **RspIFwd** | RspI | **the line**, and keeps what it has |
+//! | S | RspS | RspI | RspI | RspS |
+//! | nothing | RspI | RspI | RspI | RspI |
+//!
+//! Every answer goes to the home, which is where the asker is: with two nodes nobody else asks. Where the directory says A, the home
+//! reads memory beside the snoop and must have the answer all the same, as the line may be modified: what the answer brings is
+//! used, and memory's data only where it brings none. F is with the node that was given the line last, so a read of the home's takes it
+//! away; the home's own copies need none, as memory is there. F that is given up is given up in silence: nobody forwards then.
 //!
 //! # Requests
 //!
@@ -132,6 +158,8 @@ pub enum Snoop {
     Invalidate,
     /// Its data, and no change.
     Current,
+    /// It goes, and the data is wanted: of a node, one that forwards gives it though it is clean.
+    Own,
 }
 
 /// What a snooped copy was, and its data if it was not invalid.
@@ -141,6 +169,8 @@ pub struct Found {
     pub was: Copy,
     /// Whether the snooped side still has a copy.
     pub keeps: bool,
+    /// Whether the data comes with the answer. A core's always does, where it has a copy.
+    pub data: bool,
     /// Its data.
     pub version: Version,
 }

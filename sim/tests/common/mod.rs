@@ -68,5 +68,11 @@ pub fn tiny(name: &str, seed: u64) -> Parameters {
     protocol.speculative_memory_read = random.coin();
     protocol.full_line_store_without_data = random.coin();
     parameters.core.store_fill_buffers = 1 + random.below(parameters.core.line_fill_buffers.into()) as u32;
+    let protocol = &mut parameters.protocol;
+    (protocol.forwards_clean, protocol.snoops_shared) = (random.coin(), random.coin());
+    // The fewest that may be in half of the runs, so that requests wait for them.
+    let spare = if random.coin() { 0 } else { random.below(4) as u32 };
+    parameters.node.home_own_entries = 1 + spare;
+    parameters.node.home_entries = parameters.node.home_own_entries + 1 + spare;
     parameters
 }

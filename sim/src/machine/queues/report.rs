@@ -119,7 +119,8 @@ impl Machine {
         all.extend((0..self.agents.len() as u16).flat_map(|agent| of_core.map(|queue| queue(agent))));
         for (node, this) in (0..).zip(&self.nodes) {
             all.extend(of_node.map(|queue| queue(node)));
-            all.extend((0..this.slices.number() as u8).map(|slice| Queue::Slice(node, slice)));
+            let of_slice = [Queue::Slice, Queue::Entries, Queue::WithoutEntry];
+            all.extend((0..this.slices.number() as u8).flat_map(|slice| of_slice.map(|queue| queue(node, slice))));
             all.extend((0..this.out.links() as u8).map(|link| Queue::Link(node, link)));
             all.extend((0..self.parameters.memory.channels as u8).map(|channel| Queue::Channel(node, channel)));
         }
@@ -147,7 +148,9 @@ impl Machine {
             | Queue::Uncached(agent) => self.agent_name(agent.into()),
             Queue::Lines(node) | Queue::Requests(node) => format!("{} home", side(node)),
             Queue::Credits(node) | Queue::WithoutCredit(node) => format!("{} to {}", side(node), side(1 - node)),
-            Queue::Slice(node, slice) => format!("{} home {slice}", side(node)),
+            Queue::Slice(node, slice) | Queue::Entries(node, slice) | Queue::WithoutEntry(node, slice) => {
+                format!("{} home {slice}", side(node))
+            }
             Queue::Link(node, link) => format!("{} to {} {link}", side(node), side(1 - node)),
             Queue::Channel(node, channel) => format!("{} memory {channel}", side(node)),
             Queue::PastCaches => "host home".to_owned(),
@@ -170,6 +173,7 @@ impl Machine {
             Queue::Flushing(_) | Queue::Unanswered(_) => core.write_combining_buffers.into(),
             Queue::Uncached(_) => 1,
             Queue::Credits(node) => self.nodes[usize::from(node)].credits.limit().into(),
+            Queue::Entries(node, _) => self.nodes[usize::from(node)].slices.entries().into(),
             Queue::Tags => self.parameters.pcie.as_ref()?.tags.into(),
             Queue::WriteCredits => self.parameters.pcie.as_ref()?.posted_credits.into(),
             _ => return None,
@@ -188,6 +192,8 @@ impl Machine {
             Queue::Unanswered(id) => agent(id).past.unanswered(),
             Queue::Credits(node) => self.nodes[usize::from(node)].credits.taken() as usize,
             Queue::WithoutCredit(node) => self.nodes[usize::from(node)].without_credit.len(),
+            Queue::Entries(node, slice) => self.nodes[usize::from(node)].slices.busy(slice).0 as usize,
+            Queue::WithoutEntry(node, slice) => self.nodes[usize::from(node)].slices.busy(slice).1,
             Queue::PastCaches => self.past.len(),
             Queue::RootPort => self.port.as_ref()?.waiting_in_order(),
             Queue::DeviceReads => self.port.as_ref()?.reads.len(),

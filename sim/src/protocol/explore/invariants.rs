@@ -14,7 +14,7 @@
 //! | `copies` | names the cores that have a copy | the same |
 //! | `exclusive` | set if that copy, then the only one of all, is exclusive or modified | the same |
 //! | `right` | `Exclusive`: the other node has nothing | `None`: it has nothing |
-//! | | `Shared`: all copies are shared, memory or its own last level is newest | `Shared`: nothing dirty; the home's is `Shared` |
+//! | | `Shared`: all copies are shared, memory or its own last level is newest | `Shared`, `Forward`: nothing dirty; the home's is `Shared` |
 //! | | `None`: it has no copy | `Exclusive`: the home's is `None` |
 //! | last level | its version is the newest; it is empty beside an exclusive copy | the same |
 //! | dirty | if nothing is modified or dirty, memory is the newest | |
@@ -74,6 +74,7 @@ fn check_between_nodes(state: &State) -> Result<(), String> {
     let allowed = [
         (Right::Exclusive, Right::None),
         (Right::Shared, Right::Shared),
+        (Right::Shared, Right::Forward),
         (Right::Shared, Right::None),
         (Right::None, Right::Exclusive),
         (Right::None, Right::None),

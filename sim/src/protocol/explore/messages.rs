@@ -2,8 +2,8 @@
 
 use super::state::{Setting, State};
 use super::step::{Change, Step, deliveries, initiatives};
-use super::{MAIN, Mutation, choices};
-use crate::protocol::{Ask, Copy, ToHome};
+use super::{FORWARDS, MAIN, Mutation, SNOOPS_SHARED, choices};
+use crate::protocol::{Ask, ToHome};
 
 /// A machine in which one thing happens after the other.
 struct Quiet {
@@ -54,7 +54,7 @@ fn letter(message: &ToHome) -> &'static str {
     match message {
         ToHome::Request { .. } => "r",
         ToHome::Snoop(_) => "s",
-        ToHome::NodeFound(found) if found.was == Copy::Modified => "A",
+        ToHome::NodeFound(found) if found.data => "A",
         ToHome::NodeFound(_) => "a",
         ToHome::Reply { data: true, .. } => "G",
         ToHome::Reply { .. } => "g",
@@ -79,6 +79,10 @@ fn steps_to(state: &str) -> Vec<Step> {
         "shared by both" => shared,
         "shared by both, and the asker at home" => [shared, vec![Access(0, 0, Ask::Read)]].concat(),
         "shared by both, and the asker at the other" => [shared, vec![Access(1, 0, Ask::Read)]].concat(),
+        "forwarded by the other alone" => [shared, vec![Evict(0, 1), Step::EvictLastLevel(0)]].concat(),
+        "shared by the other alone" => {
+            vec![Access(1, 1, Ask::Read), Access(0, 1, Ask::Read), Evict(0, 1), Step::EvictLastLevel(0)]
+        }
         "in the last level at home" => [vec![Access(0, 1, Ask::Read)], vec![Evict(0, 1)]].concat(),
         "in the last level at the other" => [vec![Access(1, 1, Ask::Read)], vec![Evict(1, 1)]].concat(),
         "dirty in the last level at home" => [modified(0), vec![Evict(0, 1)]].concat(),
@@ -93,20 +97,23 @@ const ACCESSES: [Ask; 6] = [Ask::Read, Ask::Own, Ask::OwnWhole, Ask::WriteMemory
 ///
 /// An access in the node that alone has the line needs nothing from the other; to own what both share costs a round trip
 /// without data; a line that only the home has comes with its grant, unless all of it is written; what the other node has
-/// modified comes with its answer. A write to the other node's memory owns the line first and then gives it back.
+/// modified, or has clean and forwards, comes with its answer, unless all of it is written. A write to the other node's memory owns the
+/// line first and then gives it back.
 const TABLE: &[(&str, [&str; 6], [&str; 6])] = &[
     ("nobody has it", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
     ("exclusive at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
     ("modified at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
     ("in the last level at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
     ("dirty in the last level at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
-    ("exclusive at the other", ["sa", "sa", "sa", "sa", "sa", "sa"], ["", "", "", "B", "", ""]),
-    ("in the last level at the other", ["sa", "sa", "sa", "sa", "sa", "sa"], ["", "", "", "B", "", ""]),
+    ("exclusive at the other", ["sA", "sA", "sa", "sa", "sA", "sa"], ["", "", "", "B", "", ""]),
+    ("in the last level at the other", ["sA", "sA", "sa", "sa", "sA", "sa"], ["", "", "", "B", "", ""]),
     ("modified at the other", ["sA", "sA", "sA", "sA", "sA", "sA"], ["", "", "", "B", "", ""]),
     ("dirty in the last level at the other", ["sA", "sA", "sA", "sA", "sA", "sA"], ["", "", "", "B", "", ""]),
     ("shared by both", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "rgB", "", "rg"]),
     ("shared by both, and the asker at home", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "rgB", "", "rg"]),
     ("shared by both, and the asker at the other", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "rgB", "", "rg"]),
+    ("forwarded by the other alone", ["", "sA", "sa", "sa", "", "sa"], ["", "rg", "rg", "rgB", "", "rg"]),
+    ("shared by the other alone", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "rgB", "", "rg"]),
 ];
 
 fn messages(bits: u32, state: &str, node: usize, ask: Ask) -> String {
@@ -128,21 +135,62 @@ fn each_access_in_each_state_sends_the_messages_that_the_table_says() {
     }
 }
 
-#[test]
-fn only_the_exclusive_grant_changes_what_an_access_sends() {
+/// What crosses for each access of a node in a state, with other choices than [`TABLE`]'s.
+fn expected_with(bits: u32, state: &str, node: usize) -> [String; 6] {
     const EXCLUSIVE_GRANT: u32 = 0b00100;
-    for bit in (0..5).map(|bit| 1 << bit) {
-        for (state, at_home, at_other) in TABLE {
-            for (node, expected) in [at_home, at_other].into_iter().enumerate() {
-                let crossed = ACCESSES.map(|ask| messages(MAIN[0] ^ bit, state, node, ask));
-                let shared_instead = bit == EXCLUSIVE_GRANT
-                    && matches!(*state, "exclusive at the other" | "in the last level at the other");
-                let shared = TABLE.iter().find(|(state, ..)| *state == "shared by both").expect("it has a row");
-                let expected = if shared_instead { [&shared.1, &shared.2][node] } else { expected };
-                assert_eq!(&crossed, expected, "choice {bit:#b} the other way, node {node}, {state}");
+    // The other node's first read makes it who forwards, and the home's read after it does not ask it.
+    let as_state = match state {
+        "exclusive at the other" | "in the last level at the other" | "shared by the other alone"
+            if bits & EXCLUSIVE_GRANT == 0 =>
+        {
+            "forwarded by the other alone"
+        }
+        state => state,
+    };
+    let (_, at_home, at_other) = TABLE.iter().find(|(state, ..)| *state == as_state).expect("it has a row");
+    let mut expected = [at_home, at_other][node].map(str::to_owned);
+    let asks_sharers = bits & SNOOPS_SHARED != 0 && node == 0;
+    if asks_sharers && as_state.ends_with("by the other alone") {
+        let answer = if as_state.starts_with("forwarded") { "sA" } else { "sa" };
+        (expected[0], expected[4]) = (answer.to_owned(), answer.to_owned());
+    }
+    if bits & FORWARDS == 0 && !as_state.contains("modified") && !as_state.contains("dirty") {
+        // MESI: a clean line comes from memory.
+        expected.iter_mut().for_each(|messages| *messages = messages.replace('A', "a"));
+    }
+    expected
+}
+
+#[test]
+fn only_the_exclusive_grant_forwarding_and_asking_sharers_change_what_an_access_sends() {
+    for bits in (0..7).map(|bit| MAIN[0] ^ 1 << bit).chain([MAIN[0] ^ (FORWARDS | SNOOPS_SHARED)]) {
+        for (state, ..) in TABLE {
+            for node in 0..2 {
+                let crossed = ACCESSES.map(|ask| messages(bits, state, node, ask));
+                assert_eq!(crossed, expected_with(bits, state, node), "choices {bits:#b}, node {node}, {state}");
             }
         }
     }
+}
+
+#[test]
+fn who_had_a_line_last_forwards_it_once() {
+    // Asked for a read, it gives the line and is no longer who forwards: the home, which lost its copies again, gets it from memory.
+    let mut quiet = Quiet::new(MAIN[0] | SNOOPS_SHARED, 0);
+    steps_to("forwarded by the other alone").into_iter().for_each(|step| quiet.prepare(step));
+    let read = Step::Access(0, 0, Ask::Read);
+    assert_eq!(quiet.take(read), "sA");
+    quiet.prepare(Step::Evict(0, 0));
+    quiet.prepare(Step::EvictLastLevel(0));
+    assert_eq!(quiet.take(read), "sa");
+    // The other node asks again for what it gave up in silence, and is the last again.
+    for step in [Step::Evict(1, 1), Step::EvictLastLevel(1)] {
+        quiet.prepare(step);
+    }
+    assert_eq!(quiet.take(Step::Access(1, 0, Ask::Read)), "rG");
+    quiet.prepare(Step::Evict(0, 0));
+    quiet.prepare(Step::EvictLastLevel(0));
+    assert_eq!(quiet.take(read), "sA");
 }
 
 #[test]

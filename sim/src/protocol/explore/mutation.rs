@@ -50,11 +50,17 @@ pub enum Mutation {
     RequestOvertakesEviction,
     /// An answer to a snoop overtakes a write-back.
     AnswerOvertakesWriteBack,
+    /// A node forwards what it has given up without a word.
+    ForwardsWhatItGaveUp,
+    /// A modified line does not come with the answer, as if memory's data were as good.
+    LeavesToMemory,
+    /// A node that forwards a line stays its only owner.
+    ForwardsAndStaysExclusive,
 }
 
 impl Mutation {
     /// All mistakes.
-    pub const ALL: [Mutation; 20] = [
+    pub const ALL: [Mutation; 23] = [
         Mutation::KeepsInvalidated,
         Mutation::StaysOwner,
         Mutation::KeepsMigrated,
@@ -75,6 +81,9 @@ impl Mutation {
         Mutation::SnoopOvertakesGrant,
         Mutation::RequestOvertakesEviction,
         Mutation::AnswerOvertakesWriteBack,
+        Mutation::ForwardsWhatItGaveUp,
+        Mutation::LeavesToMemory,
+        Mutation::ForwardsAndStaysExclusive,
     ];
 
     /// What a core that gives up its copy says.
@@ -123,6 +132,14 @@ impl Mutation {
                 Action::ToNode(ToHome::Reply { grant, .. }, _) => match (self, *grant) {
                     (Mutation::ForgetsOtherNode, Copy::Shared) => stable.right = Right::Exclusive,
                     (Mutation::HandsOverAsClean, Copy::Modified) => *grant = Copy::Exclusive,
+                    _ => {}
+                },
+                Action::ToNode(ToHome::NodeFound(found), _) => match (self, found.was) {
+                    (Mutation::ForwardsWhatItGaveUp, Copy::Invalid) => found.data = true,
+                    (Mutation::LeavesToMemory, Copy::Modified) => found.data = false,
+                    (Mutation::ForwardsAndStaysExclusive, Copy::Exclusive) if found.keeps => {
+                        stable.right = Right::Exclusive;
+                    }
                     _ => {}
                 },
                 Action::ToNode(ToHome::Request { has_data, .. }, _) => *has_data |= self == Mutation::ClaimsData,

@@ -288,7 +288,7 @@ impl Change<'_> {
                 Action::ToNode(mut message, _) => {
                     match &mut message {
                         ToHome::Reply { version, data: false, .. } => *version = OLD,
-                        ToHome::NodeFound(found) if found.was != Copy::Modified => found.version = OLD,
+                        ToHome::NodeFound(found) if !found.data => found.version = OLD,
                         _ => {}
                     }
                     node.out.push(message);

@@ -56,7 +56,7 @@ impl Handling<'_> {
             return (stable.last_level_version, last_level_dirty);
         }
         match running.from_node {
-            Some(found) if found.was == Copy::Modified => (found.version, true),
+            Some(found) if found.data => (found.version, found.was == Copy::Modified),
             _ => (stable.memory_version, false),
         }
     }
@@ -93,7 +93,11 @@ impl Handling<'_> {
     fn share_with_core(&mut self, running: &Running, bit: u64, version: Version, dirty: bool) -> Copy {
         let stable = &mut *self.stable;
         let grant = if let Some((grant, _, _)) = running.reply {
-            stable.right = if grant == Copy::Shared { Right::Shared } else { Right::Exclusive };
+            stable.right = match grant {
+                Copy::Shared if self.choices.forwards_clean => Right::Forward,
+                Copy::Shared => Right::Shared,
+                _ => Right::Exclusive,
+            };
             grant
         } else if let Some(found) = running.from_core {
             if found.keeps && found.was == Copy::Modified {
