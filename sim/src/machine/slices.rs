@@ -19,7 +19,7 @@
 //! nothing but memory, snoops, their answers, and the request before it on its line, which has its entry in the same slice; none of these
 //! needs another. So the entries that own requests may not have come back always. An own request may wait for such an entry of the
 //! other node besides. If own requests had all entries of both, each could wait for one that the other has; if a snoop needed
-//! one, for its own line's request. The tests show both.
+//! one, for its own line's request. A test shows the first.
 
 use crate::entries::{Entries, Limits};
 use crate::link::Spread;
