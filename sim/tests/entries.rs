@@ -18,7 +18,7 @@ fn limited(entries: u32, own: u32) -> Parameters {
 }
 
 /// Has a core each load a line of `home`'s memory from its node at a time; gives the picoseconds of each load, and what the queues show.
-fn loads(parameters: &Parameters, home: Home, starts: &[(usize, u64)]) -> (Vec<u64>, Vec<QueueReport>) {
+pub fn loads(parameters: &Parameters, home: Home, starts: &[(usize, u64)]) -> (Vec<u64>, Vec<QueueReport>) {
     let mut layout = Layout::new();
     let memory = layout.add("memory", 64 * starts.len() as u64, 64, home, SynchronisingWords::ALL);
     let mut simulation = Simulation::new(parameters, &layout, Options { checked: true, ..Options::default() });
@@ -141,23 +141,28 @@ fn a_recording_says_when_a_request_that_waited_has_its_entry_and_what_it_caused(
     assert_eq!(levels.map(|level| level.inside).collect::<Vec<_>>(), [1, 0]);
 }
 
+/// Has run so many cores that each load so many lines of their own from local memory, as many at once as they can.
+pub fn misses(parameters: &Parameters, cores: u64, lines: u64) -> Simulation {
+    let mut layout = Layout::new();
+    let memory = layout.add("memory", 64 * cores * lines, 4096, Home::Host, SynchronisingWords::ALL);
+    let mut simulation = Simulation::new(parameters, &layout, Options { checked: true, ..Options::default() });
+    for core in 0..cores {
+        simulation.core(&format!("core {core}"), 0, Role::Main, Time::ZERO, move |this| {
+            (0..lines).for_each(|line| this.prefetch_read(memory.lines(core * lines + line)));
+            (0..lines).for_each(|line| _ = this.load(memory.lines(core * lines + line)));
+        });
+    }
+    simulation.run().expect("all programs end");
+    simulation
+}
+
 #[test]
 fn entries_bound_a_slice_as_littles_law_says() {
     const CORES: u64 = 8;
     const LINES: u64 = 100;
     for own in [1, 2, 4] {
         let parameters = limited(own + 1, own);
-        let mut layout = Layout::new();
-        let memory = layout.add("memory", 64 * CORES * LINES, 4096, Home::Host, SynchronisingWords::ALL);
-        let options = Options { checked: true, ..Options::default() };
-        let mut simulation = Simulation::new(&parameters, &layout, options);
-        for core in 0..CORES {
-            simulation.core(&format!("core {core}"), 0, Role::Main, Time::ZERO, move |this| {
-                (0..LINES).for_each(|line| this.prefetch_read(memory.lines(core * LINES + line)));
-                (0..LINES).for_each(|line| _ = this.load(memory.lines(core * LINES + line)));
-            });
-        }
-        simulation.run().expect("all programs end");
+        let simulation = misses(&parameters, CORES, LINES);
         let machine = simulation.machine().borrow();
         // A request that waited has its entry while it is looked up once more.
         let held = alone(&parameters).1 + parameters.node.home_lookup;

@@ -1,11 +1,10 @@
 //! How many messages home agents can look up: one every `home_service` in each slice, and not a picosecond sooner.
 
 use crate::common;
-use std::cell::RefCell;
-use std::rc::Rc;
+use crate::entries::{self, misses};
 
-use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time};
-use conic_sim::{Options, Parameters, Role, Simulation};
+use conic_fabric::Home;
+use conic_sim::Parameters;
 
 const SERVICE: u64 = 7_000;
 
@@ -19,22 +18,8 @@ fn one_slice() -> Parameters {
 
 /// Has cores of node 0 load a line each at a given time, and gives the picoseconds that each load took.
 fn loads(parameters: &Parameters, home: Home, starts: &[u64]) -> Vec<u64> {
-    let mut layout = Layout::new();
-    let memory = layout.add("memory", 64 * starts.len() as u64, 64, home, SynchronisingWords::ALL);
-    let options = Options { checked: true, ..Options::default() };
-    let mut simulation = Simulation::new(parameters, &layout, options);
-    let times = Rc::new(RefCell::new(vec![0; starts.len()]));
-    for (index, &start) in starts.iter().enumerate() {
-        let (times, at): (_, Address) = (Rc::clone(&times), memory.lines(index as u64));
-        let start = Time::from_picoseconds(1_000_000 + start);
-        simulation.core(&format!("core {index}"), 0, Role::Main, start, move |core| {
-            let begins = core.now();
-            core.load_acquire(at);
-            times.borrow_mut()[index] = core.now().since(begins).picoseconds();
-        });
-    }
-    simulation.run().expect("all programs end");
-    times.take()
+    let starts: Vec<_> = starts.iter().map(|&start| (0, start)).collect();
+    entries::loads(parameters, home, &starts).0
 }
 
 /// A load of a line that only local memory has, with nobody else about.
@@ -88,17 +73,7 @@ fn home_agents_saturate_at_a_line_a_slice_every_service_time() {
     for slices in [1, 2, 4] {
         let mut parameters = one_slice();
         parameters.node.home_slices = slices;
-        let mut layout = Layout::new();
-        let memory = layout.add("memory", 64 * CORES * LINES, 4096, Home::Host, SynchronisingWords::ALL);
-        let options = Options { checked: true, ..Options::default() };
-        let mut simulation = Simulation::new(&parameters, &layout, options);
-        for core in 0..CORES {
-            simulation.core(&format!("core {core}"), 0, Role::Main, Time::ZERO, move |this| {
-                (0..LINES).for_each(|line| this.prefetch_read(memory.lines(core * LINES + line)));
-                (0..LINES).for_each(|line| _ = this.load(memory.lines(core * LINES + line)));
-            });
-        }
-        simulation.run().expect("all programs end");
+        let simulation = misses(&parameters, CORES, LINES);
         let took = simulation.machine().borrow().now();
         let least = CORES * LINES * SERVICE / u64::from(slices);
         // Memory could give a line every 15 ps. The first and the last loads do not overlap.
