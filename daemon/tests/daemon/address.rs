@@ -1,19 +1,14 @@
 //! A client of a daemon asks for another address: it has it on every thread at once, nobody has another's, and a daemon that takes over
 //! knows it.
 
-#[path = "support/served.rs"]
-mod served;
-#[path = "support/waiting.rs"]
-mod waiting;
-
 use std::path::Path;
 
+use crate::served::Served;
+use crate::waiting::wait_until;
 use conic_client::{AttachError, Client, Link, Options, Queue};
 use conic_interface::ccnic::Geometry;
 use conic_nicd::config::{ClientConfig, Config, NetworkConfig};
 use conic_nicd::switch::Mac;
-use served::Served;
-use waiting::wait_until;
 
 const MOVED: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
 const GATEWAY: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];

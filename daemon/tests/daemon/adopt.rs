@@ -1,26 +1,19 @@
 //! A daemon takes over from another, and its clients notice nothing.
 
-#[path = "support/served.rs"]
-mod served;
-#[path = "support/spoken.rs"]
-mod spoken;
-#[path = "support/waiting.rs"]
-mod waiting;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::served::Served;
+use crate::spoken::{greeted, hear, hear_message, hello, say, wish};
+use crate::waiting::wait_until;
 use conic_client::{Client, Link, Name, Operator, Options, Queue};
 use conic_control::Message;
 use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::channel::Channel;
 use conic_nicd::config::{Config, ConnectConfig, NetworkConfig, NetworkMode, PinConfig};
-use served::Served;
-use spoken::{greeted, hear, hear_message, hello, say, wish};
-use waiting::wait_until;
 
 fn config(socket: &Path, mode: NetworkMode) -> Config {
     let networks = vec![NetworkConfig { mode, ..NetworkConfig::default() }];

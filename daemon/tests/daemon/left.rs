@@ -1,22 +1,17 @@
 //! What a client keeps that has left: its share of what its user may have as long as its words lie unread, and none of its memory.
 
-#[path = "support/spoken.rs"]
-mod spoken;
-#[path = "support/waiting.rs"]
-mod waiting;
-
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::spoken::{greeted, hear, hear_message, say};
+use crate::waiting::wait_until;
 use conic_control::{Attach, Message, Name, Reason};
 use conic_daemon::{Daemon, DaemonError, Event, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::Channel;
 use conic_nicd::config::{Config, Limits};
-use spoken::{greeted, hear, hear_message, say};
-use waiting::wait_until;
 
 /// As many as a client may have here, and a user.
 const QUEUES: u32 = 256;

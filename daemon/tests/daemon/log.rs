@@ -1,10 +1,5 @@
 //! How much of a log whoever may connect can cause: little, and what was left out is counted.
 
-#[path = "support/spoken.rs"]
-mod spoken;
-#[path = "support/waiting.rs"]
-mod waiting;
-
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,6 +8,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::spoken::{hear_message, say};
+use crate::waiting::wait_until;
 use conic_client::{Client, Operator, Options};
 use conic_control::{Message, Reason};
 use conic_daemon::{Daemon, DaemonError, Event, Stop};
@@ -20,7 +17,6 @@ use conic_interface::ccnic::Geometry;
 use conic_native::channel::Channel;
 use conic_native::clock;
 use conic_nicd::config::Config;
-use spoken::{hear_message, say};
 
 /// Lines of a kind that one user causes at once, and one more for each of so many seconds: the daemon's.
 const AT_ONCE: u64 = 100;
@@ -185,7 +181,7 @@ fn who_comes_and_goes_causes_few_lines_of_either() {
     }
     // A client is gone before its threads have let go of its region, behind which the line comes.
     let is_detached = |event: &Event| matches!(event, Event::Detached { .. });
-    waiting::wait_until("all have a line, or are counted", || {
+    wait_until("all have a line, or are counted", || {
         logged.said(is_detached) + logged.left_out_by_metrics("detached") == CLIENTS
     });
     let most = most_since(begun);

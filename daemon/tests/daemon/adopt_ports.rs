@@ -3,26 +3,19 @@
 //!
 //! In network namespaces of their own; without the right to make one, the tests say that they are skipped.
 
-#[path = "support/served.rs"]
-mod served;
-#[path = "support/station.rs"]
-mod station;
-#[path = "support/waiting.rs"]
-mod waiting;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::served::Served;
+use crate::station::{Numbered, STATION, alone, can_serve, config, pair, pair_of_queues, run, station};
+use crate::waiting::{try_until, wait_until};
 use conic_check::skipped;
 use conic_client::{Client, Operator, Queue};
 use conic_daemon::{Daemon, Stop};
 use conic_native::clock;
 use conic_port::{MAX_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, Receive, Role, Transmit};
-use served::Served;
-use station::{Numbered, STATION, alone, can_serve, config, pair, pair_of_queues, run, station};
-use waiting::{try_until, wait_until};
 
 /// Echo requests, one a millisecond.
 const PINGS: usize = 2000;

@@ -1,21 +1,18 @@
 //! Mirrors that the configuration asks for: who is copied to which file, from when on, and what happens where that cannot be.
 
-#[path = "support/waiting.rs"]
-mod waiting;
-
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::waiting::wait_until;
 use conic_client::{Client, Operator, Options, Queue};
 use conic_control::Name;
 use conic_daemon::{Daemon, DaemonError, Event, Log, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_nicd::config::Config;
 use conic_port::CaptureReader;
-use waiting::wait_until;
 
 /// A running daemon, and what it logs.
 struct Nic {

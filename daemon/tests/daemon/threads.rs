@@ -1,21 +1,16 @@
 //! A network of several threads: its clients and ports reach each other as on one, through deaths, orders and take-overs.
 
-#[path = "support/served.rs"]
-mod served;
-#[path = "support/waiting.rs"]
-mod waiting;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::served::Served;
+use crate::waiting::wait_until;
 use conic_client::{Client, Operator, Options, Queue};
 use conic_interface::ccnic::Geometry;
 use conic_native::clock;
 use conic_nicd::config::{Config, NetworkConfig, PortConfig};
 use conic_port::{MAX_FRAME, Memif, MemifOptions, Port, Receive, Role, Transmit};
-use served::Served;
-use waiting::wait_until;
 
 /// Frames from one to another that are on their way, at most: so few that none is dropped.
 const WINDOW: u64 = 8;

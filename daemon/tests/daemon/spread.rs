@@ -2,26 +2,18 @@
 //!
 //! In network namespaces of their own; without the right to make one, the tests say that they are skipped.
 
-#[path = "support/served.rs"]
-mod served;
-#[path = "support/station.rs"]
-#[allow(dead_code, reason = "each test program uses a part of this")]
-mod station;
-#[path = "support/waiting.rs"]
-mod waiting;
-
 use std::path::Path;
 use std::time::Duration;
 
+use crate::served::Served;
+use crate::station::{alone, can_serve, config, pair_of_queues, run, station};
+use crate::waiting::wait_until;
 use conic_check::skipped;
 use conic_client::{Client, Operator, Options, Queue};
 use conic_native::clock;
 use conic_port::{
     CaptureReader, MAX_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, Receive, Role, Transmit,
 };
-use served::Served;
-use station::{alone, can_serve, config, pair_of_queues, run, station};
-use waiting::wait_until;
 
 /// Clients, a thread's each where there are two.
 const CLIENTS: usize = 2;

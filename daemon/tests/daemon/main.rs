@@ -1,0 +1,29 @@
+//! A daemon in the test's process, with clients and ports: one program, because what its tests share is then compiled once.
+//!
+//! | files | what they check |
+//! |---|---|
+//! | `adopt`, `adopt_ports` | take-overs, as clients and as ports' peers see them |
+//! | `threads`, `spread` | several threads of a network, and ports that several of them serve |
+//! | `address` | clients that ask for another address |
+//! | `left`, `log` | what clients that have left keep, and how much of a log anyone may cause |
+//! | `mirrors` | mirrors that the configuration asks for |
+//!
+//! Tests that look at what the whole process has (descriptors, memory, threads), or stop it at a named step, are programs of their own.
+
+mod address;
+mod adopt;
+mod adopt_ports;
+mod left;
+mod log;
+mod mirrors;
+mod spread;
+mod threads;
+
+#[path = "../support/served.rs"]
+mod served;
+#[path = "../support/spoken.rs"]
+mod spoken;
+#[path = "../support/station.rs"]
+mod station;
+#[path = "../support/waiting.rs"]
+mod waiting;
