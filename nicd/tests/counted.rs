@@ -124,30 +124,40 @@ fn slots_of_what_is_refused_come_back() {
     assert_eq!(outside.take().len(), 1);
 }
 
-/// A port from which nothing can be received, again and again.
-struct Broken(Counters);
+/// A port from which nothing can be received, again and again, and into which nothing can be sent from then on.
+#[derive(Default)]
+struct Broken {
+    counters: Counters,
+    has_failed: bool,
+}
 
 impl Port for Broken {
     fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+        self.has_failed = true;
         Err(down())
     }
     fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
-        Ok(Transmit::Accepted)
+        if self.has_failed { Err(down()) } else { Ok(Transmit::Accepted) }
     }
     fn next_due(&self) -> Option<Time> {
         Some(Time::ZERO)
     }
     fn counters(&self) -> &Counters {
-        &self.0
+        &self.counters
     }
 }
 
 #[test]
 fn a_port_that_failed_is_named_once_and_not_asked_again() {
-    let broken = SwitchPort { queues: vec![Box::new(Broken(Counters::default()))], vlan: None, circuit: None };
+    let broken = SwitchPort { queues: vec![Box::new(Broken::default())], vlan: None, circuit: None };
     let mut switch: Switch<KeptCore> = Switch::new(SwitchOptions::default(), vec![broken]);
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
     (0..5).for_each(|_| _ = switch.step(Time::ZERO));
     assert_eq!((switch.take_failures().len(), switch.next_due()), (1, None));
+    assert!(client.send(0, &frame(mac(1), mac(200), 1, 1, 100), 1));
+    switch.step(Time::ZERO);
+    let counted = switch.ports().next().expect("it").switch.dropped_failed;
+    assert_eq!((switch.take_failures().len(), counted), (0, 1), "a frame for it is lost, and not a second message");
 }
 
 /// Sends so many frames in bursts of 32 while the port has a fault; how many failures are told, and how many frames it failed to send.
@@ -196,8 +206,10 @@ fn a_port_that_takes_frames_and_cannot_let_go_of_them_is_named_once() {
 
 #[test]
 fn a_port_counts_for_all_its_queues() {
-    let queue =
-        |received_frames| -> Box<dyn Port> { Box::new(Broken(Counters { received_frames, ..Counters::default() })) };
+    let queue = |received_frames| -> Box<dyn Port> {
+        let counters = Counters { received_frames, ..Counters::default() };
+        Box::new(Broken { counters, ..Broken::default() })
+    };
     let two = SwitchPort { queues: vec![queue(3), queue(4)], vlan: None, circuit: None };
     let switch: Switch<KeptCore> = Switch::new(SwitchOptions::default(), vec![two]);
     let own = switch.ports().next().expect("it").own;

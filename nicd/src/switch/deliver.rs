@@ -105,6 +105,12 @@ impl Lately {
         }
     }
 
+    /// Enters that it has failed otherwise, which was told: who then sends into it learns nothing new.
+    #[cold]
+    pub fn note_told(&mut self) {
+        self.told = true;
+    }
+
     /// Enters that it has let go of what it took.
     fn note_flush(&mut self) {
         let Lately { accepted, failed, told } = *self;

@@ -201,6 +201,7 @@ impl<C: Core> Switch<C> {
                     Err(error) => {
                         end.ended[queue] = true;
                         end.failures.push(error);
+                        end.lately[queue].note_told();
                         self.finished.push((index, queue));
                     }
                 }
