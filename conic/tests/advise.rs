@@ -38,14 +38,6 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_load_that_cannot_be_carried_is_an_error_that_says_what_is() {
-    let output = advise(&["--size", "64", "--load", "90", "--no-device-memory"]);
-    assert_eq!(output.status.code(), Some(1));
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(message.contains("no design carries 90 million packets a second"), "{message}");
-}
-
-#[test]
 fn an_answer_fits_into_80_columns() {
     for goal in ["latency", "throughput"] {
         let output = advise(&["--size", "64", "--goal", goal, "--no-device-memory"]);

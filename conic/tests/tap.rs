@@ -105,20 +105,27 @@ fn udp_echo_and_ping_lose_nothing() {
         skipped(&format!("conic tap: {obstacle}"));
         return;
     }
-    for features in ["best", "paper", "register,packed"] {
-        let tap = Tap::start(&["--mtu", "9000", "--features", features]);
-        tap.inside(|| {
-            echo((0..2000).map(|number| number * 37 % 8973));
-            burst(100, 4);
-            burst(50, 8972);
-            ping(&["-l", "100", "-c", "104", "10.9.0.2"]);
-            ping(&["-l", "8", "-c", "12", "-s", "8000", "10.9.0.2"]);
-            let neighbour = "fe80::c0:1cff:fe00:2%conic0";
-            wait_for(neighbour);
-            ping(&["-l", "20", "-c", "24", neighbour]);
-        });
-        tap.stop();
-    }
+    // Beside each other: each waits most of the time, for intervals of ping's.
+    std::thread::scope(|scope| {
+        for features in ["best", "paper", "register,packed"] {
+            scope.spawn(move || loses_nothing(features));
+        }
+    });
+}
+
+fn loses_nothing(features: &str) {
+    let tap = Tap::start(&["--mtu", "9000", "--features", features]);
+    tap.inside(|| {
+        echo((0..2000).map(|number| number * 37 % 8973));
+        burst(100, 4);
+        burst(50, 8972);
+        ping(&["-l", "100", "-c", "104", "10.9.0.2"]);
+        ping(&["-l", "8", "-c", "12", "-s", "8000", "10.9.0.2"]);
+        let neighbour = "fe80::c0:1cff:fe00:2%conic0";
+        wait_for(neighbour);
+        ping(&["-l", "20", "-c", "24", neighbour]);
+    });
+    tap.stop();
 }
 
 /// Whether every packet is answered. For the last one ping waits an interval, or twice the longest round trip so far: it is one in which

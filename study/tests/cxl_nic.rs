@@ -320,8 +320,10 @@ fn under_a_load_the_advice_carries_it_where_the_papers_batch_of_one_does_not() {
 #[test]
 fn a_load_that_no_design_carries_is_refused_with_what_is_carried() {
     let question = Question { load: Some(100e6), ..asked(64, Goal::Latency, false) };
-    let Err(NoAdvice::Overloaded { load, carried }) = answered(&question).0 else { panic!("it was carried") };
+    let error = answered(&question).0.expect_err("it was carried");
+    let NoAdvice::Overloaded { load, carried } = error else { panic!("{error}") };
     assert!(load == 100e6 && (1e6..90e6).contains(&carried), "{carried} of {load}");
+    assert!(error.to_string().contains("no design carries 100 million packets a second"), "{error}");
 }
 
 #[test]
