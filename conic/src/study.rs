@@ -66,14 +66,10 @@ enum Command {
     Native(Box<crate::study_native::Arguments>),
 }
 
-/// Options of `conic study ccnic`.
+/// How a study is run and shown, whichever paper's it is; beside its argument `figures`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-struct Options {
-    /// Figures of the paper, such as 2, 12 or 14a, or table1, mmio, read-only, cores, beyond; 19 has Table 2's key-value store, too, and table2 its TCP echo [default: all]
-    #[arg(value_name = "FIGURE")]
-    figures: Vec<String>,
-    /// Fewer points and fewer packets a point
+struct Manner {
+    /// Less of everything: fewer points, fewer packets or exchanges a point
     #[arg(long)]
     quick: bool,
     /// Print one JSON array on stdout and nothing else there; an error as one JSON object
@@ -82,6 +78,23 @@ struct Options {
     /// Show how far the headline results move when each guess of the platforms goes over its range, with little effort a point
     #[arg(long, conflicts_with = "figures")]
     sensitivity: bool,
+}
+
+impl Manner {
+    fn effort(&self) -> Effort {
+        if self.quick || self.sensitivity { Effort::Quick } else { Effort::Full }
+    }
+}
+
+/// Options of `conic study ccnic`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct Options {
+    /// Figures of the paper, such as 2, 12 or 14a, or table1, mmio, read-only, cores, beyond; 19 has Table 2's key-value store, too, and table2 its TCP echo [default: all]
+    #[arg(value_name = "FIGURE")]
+    figures: Vec<String>,
+    #[command(flatten)]
+    manner: Manner,
     /// The folder for results.json, the plots and report.html
     #[arg(long, value_name = "DIR", default_value = "out/study/ccnic")]
     output: PathBuf,
@@ -127,12 +140,12 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::HostNetwork(options) => return host_network::main(options),
         Command::Native(arguments) => return crate::study_native::main(arguments),
     };
-    run(options).unwrap_or_else(|message| Failure::failed(message).report(options.json))
+    run(options).unwrap_or_else(|message| Failure::failed(message).report(options.manner.json))
 }
 
 fn run(options: &Options) -> Result<ExitCode, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
-    let (platforms, guesses) = guesses::load(options.sensitivity)?;
+    let (platforms, guesses) = guesses::load(options.manner.sensitivity)?;
     for (folder, option) in [(&options.output, "--output"), (&options.points, "--points")] {
         writable::folder(folder, option).map_err(|failure| failure.message)?;
     }
@@ -148,7 +161,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
     ctrlc::set_handler(handler).map_err(|error| format!("Ctrl-C cannot be caught: {error}"))?;
     let study = Study { experiments, platforms, guesses, model: version::version()?, options };
     let shown = study.run(&Simulator, &stop)?;
-    Ok(shown.print(options.json))
+    Ok(shown.print(options.manner.json))
 }
 
 /// A study that is to be run.
@@ -181,8 +194,7 @@ struct Shown {
 impl Study<'_> {
     fn run(&self, machine: &impl Machine, stop: &Flag) -> Result<Shown, String> {
         let options = self.options;
-        let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
-        let setting = Setting { platforms: self.platforms.clone(), effort, seed: 1 };
+        let setting = Setting { platforms: self.platforms.clone(), effort: options.manner.effort(), seed: 1 };
         let workers = options.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
         let mut runner = Runner {
             machine,
@@ -193,7 +205,7 @@ impl Study<'_> {
         };
         let mut answers = Answers::default();
         let ended = runner.run(&mut answers, |answers| {
-            if options.sensitivity {
+            if options.manner.sensitivity {
                 sensitivity::questions(&setting, &self.guesses, answers)
             } else {
                 questions(&self.experiments, &setting, answers)
@@ -205,7 +217,7 @@ impl Study<'_> {
 
     fn shown(&self, setting: &Setting, answers: &Answers, ended: Ended) -> Result<Shown, String> {
         let options = self.options;
-        let experiments = if options.sensitivity { &[][..] } else { &self.experiments[..] };
+        let experiments = if options.manner.sensitivity { &[][..] } else { &self.experiments[..] };
         let found = findings(experiments, setting, answers);
         let movements = sensitivity::movements(setting, &self.guesses, answers);
         let platforms = &self.platforms;
@@ -214,7 +226,7 @@ impl Study<'_> {
             paper: PAPER,
             effort: setting.effort,
             platforms: machines.iter().map(|machine| machine.name.clone()).collect(),
-            outcome: if options.sensitivity {
+            outcome: if options.manner.sensitivity {
                 Outcome::Moved(&movements)
             } else {
                 Outcome::Found(&found, options.figures.is_empty())

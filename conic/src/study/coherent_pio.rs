@@ -8,12 +8,12 @@ use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::{EXPERIMENTS, HEADLINES, Machines, WHAT_IF, findings, headlines, headlines_beside};
 use conic_study::comparison::Row;
-use conic_study::experiment::{Effort, chosen};
+use conic_study::experiment::chosen;
 use conic_study::report::COHERENT_PIO;
 use conic_study::sensitivity::{Guess, Movement, moved};
 
 use super::paper::{Outcome, Paper, Predicted, one_table};
-use super::{Shown, guesses, progress};
+use super::{Manner, Shown, guesses, progress};
 use crate::bench::failure::Failure;
 use crate::writable;
 
@@ -24,15 +24,8 @@ pub struct Options {
     /// Figures of the paper: 1, 2, 6, 7, 8, 10, table1, 11, 12, terms, and cxl3-mem, a what-if [default: all of these]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
-    /// Show how far the headline results move when each guess of the platforms goes over its range, with little effort a point
-    #[arg(long, conflicts_with = "figures")]
-    sensitivity: bool,
-    /// Fewer exchanges a point
-    #[arg(long)]
-    quick: bool,
-    /// Print one JSON array on stdout and nothing else there; an error as one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    manner: Manner,
     /// The folder for results.json, the plots and report.html
     #[arg(long, value_name = "DIR", default_value = "out/study/coherent-pio")]
     output: PathBuf,
@@ -69,8 +62,8 @@ const PAPER: Paper = Paper {
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    let shown = run(options).map(|shown| shown.print(options.json));
-    shown.unwrap_or_else(|message| Failure::failed(message).report(options.json))
+    let shown = run(options).map(|shown| shown.print(options.manner.json));
+    shown.unwrap_or_else(|message| Failure::failed(message).report(options.manner.json))
 }
 
 fn run(options: &Options) -> Result<Shown, String> {
@@ -94,11 +87,11 @@ fn run(options: &Options) -> Result<Shown, String> {
         thunderx: thunderx.parameters().clone(),
         cxl: cxl.parameters().clone(),
     };
-    let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
+    let effort = options.manner.effort();
     let platforms = [platform.name(), enzian_pcie.name(), pc_pcie.name(), thunderx.name(), cxl.name()];
     let predicted =
         |outcome| Predicted { paper: PAPER, effort, platforms: platforms.map(str::to_owned).to_vec(), outcome };
-    if options.sensitivity {
+    if options.manner.sensitivity {
         let guesses = guesses::of_coherent_pio([&platform, &cxl], &thunderx, [&enzian_pcie, &pc_pcie], &machines)?;
         let movements = movements(&guesses, &machines);
         let mut shown = predicted(Outcome::Moved(&movements)).shown(&options.output, tables)?;

@@ -8,13 +8,13 @@ use conic_chart::{Cell, Column, Table, TerminalStyle};
 use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::cxl_nic::{Asked, EXPERIMENTS, Experiment, Machines, PRESSURE, findings, guesses as orderings};
-use conic_study::experiment::{Effort, chosen};
+use conic_study::experiment::chosen;
 use conic_study::report::CXL_NIC;
 use conic_study::sensitivity::{self, Guess};
 use serde_json::json;
 
 use super::paper::{Outcome, Paper, Predicted, one_table};
-use super::{Shown, guesses, output, progress};
+use super::{Manner, Shown, guesses, output, progress};
 use crate::bench::failure::Failure;
 use crate::writable;
 
@@ -25,35 +25,29 @@ pub struct Options {
     /// Figures of the paper: 3, 4, 7, 10 to 15; and pressure: pushes beside neighbours in the last-level cache [default: all of these]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
-    /// Fewer packets a point
-    #[arg(long)]
-    quick: bool,
-    /// Print one JSON array on stdout and nothing else there; an error as one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    manner: Manner,
     /// The folder for results.json, the plots and report.html
     #[arg(long, value_name = "DIR", default_value = "out/study/cxl-nic")]
     output: PathBuf,
     /// For pressure: what the neighbours walk through, over the last-level cache, from the least on [default: 0.25,0.5,0.75,1,1.5]
-    #[arg(long = "working-set", value_name = "PART,...", value_delimiter = ',', value_parser = part)]
+    #[arg(long = "working-set", value_name = "PART,...", value_delimiter = ',', value_parser = part,
+          conflicts_with = "sensitivity")]
     working_sets: Vec<f64>,
     /// For pressure: after how many of the device's cycles a pushed packet is written back [default: 1.25 times as long as it waits]
-    #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u32).range(1..),
+          conflicts_with = "sensitivity")]
     write_back: Option<u32>,
     /// Replace a value of both platforms, as in link.crossing=60ns; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Instead: which of the paper's orderings a guess of the platforms turns over at an end of its range, and how far each moves the
-    /// headline results (about six minutes)
-    #[arg(long, conflicts_with_all = ["figures", "quick", "working_sets", "write_back"])]
-    guesses: bool,
 }
 
 const EXAMPLES: &str = "Examples:
   conic study cxl-nic                   every figure that is modelled
   conic study cxl-nic 4 7               single operations over PCIe and CXL
   conic study cxl-nic pressure --working-set 0.5,1,2 --write-back 20000
-  conic study cxl-nic --guesses         which orderings a guess decides
+  conic study cxl-nic --sensitivity     what the platforms' guesses decide, orderings among it (about six minutes)
   conic study cxl-nic 10 --quick --set device.receive_stage=50ns";
 
 const PAPER: Paper =
@@ -61,8 +55,12 @@ const PAPER: Paper =
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    let result = if options.guesses { guessed(options) } else { run(options).map(|shown| shown.print(options.json)) };
-    result.unwrap_or_else(|message| Failure::failed(message).report(options.json))
+    let result = if options.manner.sensitivity {
+        guessed(options)
+    } else {
+        run(options).map(|shown| shown.print(options.manner.json))
+    };
+    result.unwrap_or_else(|message| Failure::failed(message).report(options.manner.json))
 }
 
 /// The two platforms, with what the user replaces.
@@ -110,7 +108,7 @@ fn guessed(options: &Options) -> Result<ExitCode, String> {
             }
         }
     }
-    if options.json {
+    if options.manner.json {
         let nominal: Vec<_> = orderings::ORDERINGS
             .iter()
             .zip(&nominal.0)
@@ -138,8 +136,7 @@ fn part(text: &str) -> Result<f64, String> {
 
 /// What these experiments are asked for.
 fn asked(options: &Options, experiments: &[Experiment]) -> Result<Asked, String> {
-    let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let mut asked = Asked { write_back: options.write_back, ..Asked::with(effort) };
+    let mut asked = Asked { write_back: options.write_back, ..Asked::with(options.manner.effort()) };
     let given = [("--working-set", !options.working_sets.is_empty()), ("--write-back", options.write_back.is_some())];
     if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given)
         && experiments.iter().all(|experiment| experiment.name != PRESSURE)

@@ -42,9 +42,7 @@ impl Watched {
 fn options(folder: &std::path::Path, figures: &[&str]) -> Options {
     Options {
         figures: figures.iter().map(|figure| (*figure).to_owned()).collect(),
-        quick: true,
-        json: false,
-        sensitivity: false,
+        manner: Manner { quick: true, json: false, sensitivity: false },
         output: folder.join("report"),
         points: folder.join("points"),
         fresh: false,
