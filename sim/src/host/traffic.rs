@@ -45,7 +45,7 @@ pub struct Application {
 }
 
 /// What the devices do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceTraffic {
     /// They write to memory: a storage device that is read from, or a NIC that receives.
     Writes,
