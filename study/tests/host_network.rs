@@ -48,6 +48,12 @@ fn the_study_predicts_whatever_was_published_and_finds_both_regimes() {
         assert!((found / wanted - 1.0).abs() < 0.08, "{}: {found} instead of {wanted}", row.id);
     }
     for id in [
+        "host.fig1.redis_blue",
+        "host.fig1.graph_blue",
+        "host.fig1.graph_loses_more",
+        "host.fig2.ddio_saves_no_bandwidth",
+        "host.sec2.rdma.q1_blue",
+        "host.sec2.rdma.q3_blue_then_red",
         "host.fig3.q1.blue",
         "host.fig3.q2.blue",
         "host.fig3.q3.blue_at_first",
@@ -70,6 +76,21 @@ fn the_study_predicts_whatever_was_published_and_finds_both_regimes() {
         other => panic!("{id}: {other:?}"),
     };
     assert!(number("host.fig3.q3.p2m_degradation_most") > 1.3 && number("host.fig3.q1.p2m_degradation_most") < 1.05);
+}
+
+#[test]
+fn direct_cache_access_costs_a_core_that_reads_anywhere_more_than_writes_past_the_cache_do() {
+    let host = host();
+    let mut runs = Runs::new(&host, Effort::Quick);
+    let [on, off] = [true, false].map(|direct| {
+        let meeting = Meeting::application(Work::Graph, 1, direct);
+        let memory = runs.run(meeting).memory();
+        let misses = memory.activations[1] as f64 / memory.lines[1] as f64;
+        (runs.degradation_of(meeting).cores, misses)
+    });
+    // Lines that a set evicts lie in rows of their own, which cores' reads find in their place.
+    assert!(on.1 > 3.0 * off.1, "{on:?}, {off:?}");
+    assert!(on.0 > 1.04 * off.0 && off.0 > 1.1, "{on:?}, {off:?}");
 }
 
 fn reports(quadrant: Quadrant, cores: usize) -> (HostParameters, HostReport) {
