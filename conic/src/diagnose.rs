@@ -12,7 +12,8 @@ use conic_study::experiment::Effort;
 use conic_study::host_network::counters::Counters;
 use conic_study::host_network::diagnosis::{Diagnosis, DomainView, Regime, diagnose};
 use conic_study::host_network::perf;
-use conic_study::host_network::quadrants::{Quadrant, Runs};
+use conic_study::host_network::quadrants::Quadrant;
+use conic_study::host_network::runs::{Meeting, Runs, Work};
 
 use crate::bench::failure::{Failure, print_json};
 use crate::value::in_lines;
@@ -28,6 +29,10 @@ enum Simulated {
     Q3,
     /// Cores store, devices read
     Q4,
+    /// Cores run Redis, devices write to memory
+    Redis,
+    /// Cores run PageRank, devices write to memory
+    Graph,
 }
 
 /// A regime that counts as failure.
@@ -52,8 +57,8 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["file", "simulate"], num_args = 0..=1, default_missing_value = "10",
           value_parser = clap::value_parser!(u32).range(1..))]
     perf: Option<u32>,
-    /// Instead: counters of a simulated host, of so many cores beside devices
-    #[arg(long, value_enum, value_name = "QUADRANT", conflicts_with = "file")]
+    /// Instead: counters of a simulated host, of so many cores beside storage devices
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "file")]
     simulate: Option<Simulated>,
     /// Cores that generate traffic: of a file of perf's, which does not say it, or simulated [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -93,6 +98,7 @@ Examples:
   conic diagnose --perf > count.sh                     what counts on a server, for ten seconds
   sudo sh count.sh && conic diagnose host.csv --cores 4 --socket 0
   conic diagnose --simulate q3 --cores 5               a simulated host in the red regime
+  conic diagnose --simulate redis --cores 3            an application that waits for its loads, beside storage devices
   conic diagnose --simulate q1 --counters > host.json  its counters, as a file has them
   conic diagnose host.json                             what they say
   conic diagnose host.json --set controller.channels=4 --json
@@ -111,7 +117,7 @@ pub fn main(options: &Options) -> ExitCode {
 
 fn run(options: &Options) -> Result<ExitCode, String> {
     let (host, counters) = match (options.simulate, &options.file) {
-        (Some(quadrant), _) => simulated(options, quadrant)?,
+        (Some(what), _) => simulated(options, what)?,
         (None, Some(file)) => {
             let counters =
                 counters(options, &text_of(file)?).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -179,22 +185,24 @@ fn counters(options: &Options, text: &str) -> Result<Counters, String> {
 const PLATFORM: &str = "cascade-lake";
 
 /// A simulated host and its counters, with what cores and devices get alone.
-fn simulated(options: &Options, quadrant: Simulated) -> Result<(HostParameters, Counters), String> {
+fn simulated(options: &Options, what: Simulated) -> Result<(HostParameters, Counters), String> {
     let host = host(options, PLATFORM)?;
     let cores = usize::from(options.cores.unwrap_or(4));
     if cores > host.core.cores as usize {
         return Err(format!("--cores {cores}: {} has only {}", host.name, host.core.cores));
     }
-    let quadrant = match quadrant {
-        Simulated::Q1 => Quadrant::First,
-        Simulated::Q2 => Quadrant::Second,
-        Simulated::Q3 => Quadrant::Third,
-        Simulated::Q4 => Quadrant::Fourth,
+    let meeting = match what {
+        Simulated::Q1 => Meeting::of(Quadrant::First, cores),
+        Simulated::Q2 => Meeting::of(Quadrant::Second, cores),
+        Simulated::Q3 => Meeting::of(Quadrant::Third, cores),
+        Simulated::Q4 => Meeting::of(Quadrant::Fourth, cores),
+        Simulated::Redis => Meeting { work: Work::Redis, ..Meeting::of(Quadrant::First, cores) },
+        Simulated::Graph => Meeting { work: Work::Graph, ..Meeting::of(Quadrant::First, cores) },
     };
     let mut runs = Runs::new(&host, Effort::Quick);
-    let mut counters = Counters::of(&host, cores, &runs.together(quadrant, cores));
-    counters.c2m_alone_gb_s = Some(runs.cores_alone(quadrant, cores).core_bytes_per_second() / 1e9);
-    counters.p2m_alone_gb_s = Some(runs.devices_alone(quadrant).device_bytes_per_second() / 1e9);
+    let mut counters = Counters::of(&host, cores, &runs.run(meeting));
+    counters.c2m_alone_gb_s = Some(runs.without_devices(meeting).core_bytes_per_second() / 1e9);
+    counters.p2m_alone_gb_s = Some(runs.without_cores(meeting).device_bytes_per_second() / 1e9);
     Ok((host, counters))
 }
 

@@ -9,12 +9,17 @@ use conic_study::host_network::counters::{Counters, QUEUES};
 use conic_study::host_network::diagnosis::{Diagnosis, Regime, diagnose};
 use conic_study::host_network::formula::{Form, Inputs, Timing};
 use conic_study::host_network::perf::{self, EVENTS, Measured, is_perf};
-use conic_study::host_network::quadrants::{Quadrant, Runs};
+use conic_study::host_network::quadrants::Quadrant;
+use conic_study::host_network::runs::{Meeting, Runs, Work};
 use conic_study::host_network::{EXPERIMENTS, HEADLINES, findings};
 use conic_study::sensitivity::numbers;
 
+fn host_of(platform: &str) -> HostParameters {
+    Platform::<HostParameters>::load_as(platform).unwrap_or_else(|error| panic!("{error}")).parameters().clone()
+}
+
 fn host() -> HostParameters {
-    Platform::<HostParameters>::load_as("cascade-lake").unwrap_or_else(|error| panic!("{error}")).parameters().clone()
+    host_of("cascade-lake")
 }
 
 fn value<'a>(found: &'a [Found], id: &str) -> &'a Value {
@@ -25,7 +30,7 @@ fn value<'a>(found: &'a [Found], id: &str) -> &'a Value {
 /// One run of everything, which the checks share.
 #[test]
 fn the_study_predicts_whatever_was_published_and_finds_both_regimes() {
-    let found = findings(EXPERIMENTS, &host(), Effort::Quick);
+    let found = findings(EXPERIMENTS, &host(), &host_of("ice-lake"), Effort::Quick);
     assert!(found.iter().all(|found| found.failures.is_empty() && !found.findings.plots.is_empty()));
     assert!(!numbers(&found, &HEADLINES).contains(&None), "each headline is a number that is found");
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
@@ -43,6 +48,12 @@ fn the_study_predicts_whatever_was_published_and_finds_both_regimes() {
         assert!((found / wanted - 1.0).abs() < 0.08, "{}: {found} instead of {wanted}", row.id);
     }
     for id in [
+        "host.fig1.redis_blue",
+        "host.fig1.graph_blue",
+        "host.fig1.graph_loses_more",
+        "host.fig2.ddio_saves_no_bandwidth",
+        "host.sec2.rdma.q1_blue",
+        "host.sec2.rdma.q3_blue_then_red",
         "host.fig3.q1.blue",
         "host.fig3.q2.blue",
         "host.fig3.q3.blue_at_first",
@@ -65,6 +76,21 @@ fn the_study_predicts_whatever_was_published_and_finds_both_regimes() {
         other => panic!("{id}: {other:?}"),
     };
     assert!(number("host.fig3.q3.p2m_degradation_most") > 1.3 && number("host.fig3.q1.p2m_degradation_most") < 1.05);
+}
+
+#[test]
+fn direct_cache_access_costs_a_core_that_reads_anywhere_more_than_writes_past_the_cache_do() {
+    let host = host();
+    let mut runs = Runs::new(&host, Effort::Quick);
+    let [on, off] = [true, false].map(|direct| {
+        let meeting = Meeting::application(Work::Graph, 1, direct);
+        let memory = runs.run(meeting).memory();
+        let misses = memory.activations[1] as f64 / memory.lines[1] as f64;
+        (runs.degradation_of(meeting).cores, misses)
+    });
+    // Lines that a set evicts lie in rows of their own, which cores' reads find in their place.
+    assert!(on.1 > 3.0 * off.1, "{on:?}, {off:?}");
+    assert!(on.0 > 1.04 * off.0 && off.0 > 1.1, "{on:?}, {off:?}");
 }
 
 fn reports(quadrant: Quadrant, cores: usize) -> (HostParameters, HostReport) {
@@ -173,6 +199,31 @@ fn a_diagnosis_says_what_a_run_was() {
     let idle = diagnose(&host, &Counters::of(&host, 1, &report));
     assert_eq!((idle.regime, idle.bottleneck), (Regime::Idle, None));
     assert!(idle.device_headroom_gb_s.is_some_and(|headroom| headroom < 1.0), "the link is full: {idle:?}");
+}
+
+#[test]
+fn a_diagnosis_of_an_application_beside_storage_names_its_domain_and_the_victim() {
+    let (host, mut runs) = (host(), Vec::new());
+    for (work, cores, direct) in [(Work::Redis, 3, false), (Work::Graph, 3, false), (Work::Redis, 3, true)] {
+        let mut of = Runs::new(&host, Effort::Quick);
+        let meeting = Meeting::application(work, cores, direct);
+        let mut counters = Counters::of(&host, cores, &of.run(meeting));
+        let degradation = of.degradation_of(meeting);
+        let found = diagnose(&host, &counters);
+        assert_eq!((found.regime, found.bottleneck), (Regime::Blue, Some("C2M-Read")), "{work:?}: {found:?}");
+        let [low, high] = found.core_slowdown.expect("cores were counted");
+        assert!(low <= degradation.cores && degradation.cores <= high, "{work:?}: {low}, {degradation:?}, {high}");
+        assert!(degradation.cores > 1.03 && found.device_slowdown == Some([1.0, 1.0]), "{work:?}: {degradation:?}");
+        let alone = of.without_devices(meeting);
+        counters.c2m_alone_gb_s = Some(alone.core_bytes_per_second() / 1e9);
+        counters.p2m_alone_gb_s = Some(of.without_cores(meeting).device_bytes_per_second() / 1e9);
+        let found = diagnose(&host, &counters);
+        let [cores, devices] = [found.core_slowdown, found.device_slowdown].map(|one| one.expect("alone is known")[0]);
+        assert!((cores / degradation.cores - 1.0).abs() < 0.02 && devices < 1.03, "{work:?}: {cores}, {devices}");
+        runs.push(diagnose(&host, &Counters::of(&host, meeting.cores, &alone)).regime);
+    }
+    // Random reads open their rows also alone, which is nobody's fault; ten at once wait for each other's banks.
+    assert_eq!([runs[0], runs[2]], [Regime::Idle; 2]);
 }
 
 #[test]

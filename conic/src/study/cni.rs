@@ -36,9 +36,9 @@ pub fn main(options: &Options) -> ExitCode {
     let study: Study<BusParameters, _> = Study {
         paper: Paper { subject: CNI, file: "results/cni.toml", published: include_str!("../../../results/cni.toml") },
         folder: "out/study/cni",
-        platform: "hypersparc",
+        platforms: &["hypersparc"],
         experiments: EXPERIMENTS,
-        findings,
+        findings: |experiments, platforms, effort| findings(experiments, &platforms[0], effort),
         headlines: &HEADLINES,
     };
     study.main(&options.figures, &options.common)

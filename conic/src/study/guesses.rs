@@ -55,7 +55,7 @@ fn of_ccnic(
 }
 
 /// Whether a platform has an entry from the same place of the same file.
-fn is_in(platform: &Platform, entry: &Entry) -> bool {
+fn is_in<P: ParameterSet>(platform: &Platform<P>, entry: &Entry) -> bool {
     platform.entries().any(|other| other.key == entry.key && other.file == entry.file)
 }
 
@@ -119,14 +119,26 @@ pub fn of_cxl_nic(
     Ok(guesses)
 }
 
-/// Each guess of a study's only platform.
+/// Each guess of a study's platforms. What stands in a file that several extend is one guess, which all of these follow.
 ///
 /// # Errors
 ///
 /// As for [`load`].
-pub fn of_one<P: ParameterSet>(platform: &Platform<P>) -> Result<Vec<Guess<P>>, String> {
-    let each = platform.guesses().map(|entry| guess(platform, entry, |varied| varied));
-    each.filter_map(Result::transpose).collect()
+pub fn of_family<P: ParameterSet + Clone>(platforms: &[Platform<P>]) -> Result<Vec<Guess<Vec<P>>>, String> {
+    let mut guesses = Vec::new();
+    for (index, platform) in platforms.iter().enumerate() {
+        let seen = |entry: &Entry| platforms[..index].iter().any(|before| is_in(before, entry));
+        for entry in platform.guesses().filter(|entry| !seen(entry)) {
+            guesses.extend(guess_of(platform, entry, |value| {
+                let follow = |platform: &Platform<P>| match is_in(platform, entry) {
+                    true => platform.vary(&entry.key, value),
+                    false => Ok(platform.parameters().clone()),
+                };
+                platforms.iter().map(follow).collect()
+            })?);
+        }
+    }
+    Ok(guesses)
 }
 
 /// A guess at both ends of its range, in all platforms; none where the range has no width.
@@ -202,9 +214,9 @@ mod tests {
 
     #[test]
     fn every_guess_of_a_study_on_one_platform_can_be_varied() {
-        fn of<P: ParameterSet>(name: &str) {
+        fn of<P: ParameterSet + Clone>(name: &str) {
             let platform = Platform::<P>::load_as(name).expect("a platform that comes with the simulator");
-            let all = of_one(&platform).expect("every end of every guess can be");
+            let all = of_family(std::slice::from_ref(&platform)).expect("every end of every guess can be");
             let wide = platform.guesses().filter(|entry| entry.range.is_some_and(|(low, high)| low < high));
             let wide: Vec<String> = wide.map(|entry| format!("{name} {}", entry.key)).collect();
             assert!(!wide.is_empty());
@@ -212,5 +224,23 @@ mod tests {
         }
         of::<conic_sim::bus::BusParameters>("hypersparc");
         of::<conic_sim::host::HostParameters>("cascade-lake");
+    }
+
+    #[test]
+    fn a_guess_that_one_host_has_of_the_other_is_varied_in_both_and_its_own_in_itself() {
+        use conic_sim::host::HostParameters;
+        let load = |name| Platform::<HostParameters>::load_as(name).expect("a platform that comes with the simulator");
+        let all = of_family(&["cascade-lake", "ice-lake"].map(load)).expect("every end of every guess can be");
+        let of = |name: &str, of: fn(&HostParameters) -> u64| {
+            let mut found = all.iter().filter(|one| one.name == name);
+            let one = found.next().unwrap_or_else(|| panic!("{name}"));
+            assert!(found.next().is_none(), "{name} is there once");
+            one.platforms.each_ref().map(|hosts| [of(&hosts[0]), of(&hosts[1])])
+        };
+        let writes = of("cascade-lake controller.most_writes", |host| host.controller.most_writes.into());
+        assert_eq!(writes, [[32, 32], [128, 128]]);
+        let refill = of("ice-lake core.refill", |host| host.core.refill);
+        assert_eq!((refill[0][0], [refill[0][1], refill[1][1]]), (refill[1][0], [3_000, 10_000]));
+        assert!(!all.iter().any(|one| one.name == "ice-lake controller.most_writes"));
     }
 }

@@ -1,4 +1,4 @@
-//! Studies whose experiments all run on one modelled machine.
+//! Studies whose experiments all run on modelled machines of one model.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,30 +22,33 @@ pub struct Common {
     /// Print one JSON array on stdout and nothing else there; an error as one JSON object
     #[arg(long)]
     json: bool,
-    /// Show how far the headline results move when each guess of the platform goes over its range, with little effort a point
+    /// Show how far the headline results move when each guess of the platforms goes over its range, with little effort a point
     #[arg(long, conflicts_with = "figures")]
     sensitivity: bool,
     /// The folder for results.json, the plots and report.html [default: the study's own in out/study]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Replace a value of the platform, whose keys `conic platform show` lists; may be repeated
+    /// Replace a value of the study's platforms, whose keys `conic platform show` lists; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }
 
-/// Such a study: on a platform of parameters `P`, by functions `R`.
+/// What experiments find on platforms.
+pub type Find<P, R> = fn(&[Named<R>], &[P], Effort) -> Vec<Found>;
+
+/// Such a study: on platforms of parameters `P`, by functions `R`.
 #[derive(Debug)]
 pub struct Study<P: 'static, R: 'static> {
     /// What it is compared with.
     pub paper: Paper,
     /// Where its files go if nobody says.
     pub folder: &'static str,
-    /// The platform's name.
-    pub platform: &'static str,
+    /// The platforms' names: what `findings` is given, in this order.
+    pub platforms: &'static [&'static str],
     /// The experiments.
     pub experiments: &'static [Named<R>],
     /// What some of them find.
-    pub findings: fn(&[Named<R>], &P, Effort) -> Vec<Found>,
+    pub findings: Find<P, R>,
     /// Ids and units of the results that guesses are judged by; numbers.
     pub headlines: &'static [(&'static str, &'static str)],
 }
@@ -59,24 +62,28 @@ impl<P: ParameterSet + Clone + Sync, R: Copy + Sync> Study<P, R> {
 
     fn run(&self, figures: &[String], options: &Common) -> Result<Shown, String> {
         let experiments = chosen(self.experiments, figures)?;
-        let platform = Platform::<P>::load_as(self.platform).and_then(|one| one.with(&options.overrides));
-        let platform = platform.map_err(|error| error.to_string())?;
+        let load = |name: &&str| {
+            let platform = Platform::<P>::load_as(name).and_then(|one| one.with(&options.overrides));
+            platform.map_err(|error| error.to_string())
+        };
+        let platforms = self.platforms.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<String> = platforms.iter().map(|platform| platform.name().to_owned()).collect();
+        let all: Vec<P> = platforms.iter().map(|platform| platform.parameters().clone()).collect();
         let folder = options.output.clone().unwrap_or_else(|| PathBuf::from(self.folder));
         writable::folder(&folder, "--output").map_err(|failure| failure.message)?;
         let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
-        let predicted =
-            |outcome| Predicted { paper: self.paper, effort, platforms: vec![platform.name().to_owned()], outcome };
+        let predicted = |outcome| Predicted { paper: self.paper, effort, platforms: names.clone(), outcome };
         if options.sensitivity {
-            let varied = guesses::of_one(&platform)?;
+            let varied = guesses::of_family(&platforms)?;
             let headlines =
-                |parameters: &P| numbers(&(self.findings)(self.experiments, parameters, effort), self.headlines);
-            let of_both = |guess: &Guess<P>| guess.platforms.each_ref().map(headlines);
+                |parameters: &Vec<P>| numbers(&(self.findings)(self.experiments, parameters, effort), self.headlines);
+            let of_both = |guess: &Guess<Vec<P>>| guess.platforms.each_ref().map(headlines);
             let ends = progress::on_all_cores("guesses", &varied, of_both);
-            let nominal = headlines(platform.parameters());
+            let nominal = headlines(&all);
             let movements = moved(self.headlines, &nominal, varied.iter().zip(ends));
             return predicted(Outcome::Moved(&movements)).shown(&folder, one_table);
         }
-        let found = progress::figures(&experiments, |one| (self.findings)(one, platform.parameters(), effort));
+        let found = progress::figures(&experiments, |one| (self.findings)(one, &all, effort));
         predicted(Outcome::Found(&found, figures.is_empty())).shown(&folder, one_table)
     }
 }

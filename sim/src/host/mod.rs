@@ -9,6 +9,9 @@
 //! | [`dram`] | a channel's banks as constraints between commands |
 //! | `controller.rs` | a channel's queues and its scheduler |
 //! | `source.rs` | where each core's and device's next line is |
+//! | `application.rs` | a core that runs an application: loads that wait for each other |
+//! | `cache.rs` | the ways of the last-level cache that devices write to |
+//! | `nic.rs` | a NIC's buffer, and how it has its sender pause |
 //! | [`report`] | what a run shows: domains, queues, counters |
 //!
 //! A domain is a part of the way whose sender has so many credits: a line takes one, and gives it back when the domain's receiver has it.
@@ -22,17 +25,22 @@
 //!
 //! What is full holds back what is before it, and nothing else slows anybody down: no latency here is a formula of a load.
 
+mod application;
+mod cache;
 mod controller;
 pub mod dram;
 mod machine;
+mod nic;
 pub mod parameters;
 mod place;
 pub mod report;
 mod source;
 pub mod traffic;
 
+pub use cache::CacheCounters;
 pub use controller::Traced;
 pub use machine::{Trace, run, run_traced};
+pub use nic::NicCounters;
 pub use parameters::HostParameters;
 pub use report::{Domain, HostReport};
-pub use traffic::{CoreTraffic, DeviceTraffic, Pattern, Traffic};
+pub use traffic::{Application, CoreTraffic, DeviceTraffic, Pattern, Phase, Traffic};

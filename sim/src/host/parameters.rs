@@ -1,5 +1,6 @@
 //! What a host is made of, as far as lines on their way to memory see it. Times are picoseconds.
 
+use super::traffic::{Application, Pattern, Phase};
 use crate::entries::Limits;
 
 /// One socket: cores, home agent, I/O controller, memory channels, and the devices behind them.
@@ -19,6 +20,12 @@ pub struct HostParameters {
     pub dram: DramParameters,
     /// The devices, all together.
     pub device: HostDeviceParameters,
+    /// A NIC in their place.
+    pub nic: NicParameters,
+    /// An in-memory database on a core.
+    pub redis: RedisParameters,
+    /// A traversal of a graph on a core.
+    pub graph: GraphParameters,
     /// Constants of the analytic formula, which no part of the machine reads.
     pub formula: FormulaParameters,
 }
@@ -78,6 +85,8 @@ pub struct IioParameters {
     pub writes_to_cache: bool,
     /// Bytes of the last-level cache that they may take.
     pub cache_bytes: u64,
+    /// Its ways that these are.
+    pub cache_ways: u32,
 }
 
 /// A channel's controller.
@@ -185,6 +194,51 @@ pub struct HostDeviceParameters {
     pub chunk_bytes: u64,
     /// Bytes of a transfer, which lie side by side.
     pub transfer_bytes: u64,
+    /// Bytes of each device's buffers in memory.
+    pub buffer_bytes: u64,
+}
+
+/// A NIC, whose way to memory is the devices' link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NicParameters {
+    /// Bits a second of its network.
+    pub megabits_per_second: u64,
+    /// Bytes of a packet.
+    pub packet_bytes: u64,
+    /// Bytes of packets that it holds.
+    pub buffer_bytes: u64,
+    /// From how many on it has the sender pause (priority flow control).
+    pub pause_bytes: u64,
+    /// From how few on it has it go on.
+    pub resume_bytes: u64,
+    /// From when a pause or resume frame is sent until packets stop to come, or come again.
+    pub pause_delay: u64,
+    /// Bytes of memory that its packets go to, one after the other, or come from.
+    pub memory_bytes: u64,
+}
+
+/// An in-memory database that answers queries for random keys (Redis).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RedisParameters {
+    /// Loads of a query that wait for each other: from the key's hash to the value.
+    pub dependent_loads: u32,
+    /// Lines of a value, which it copies.
+    pub value_lines: u32,
+    /// A query's instructions, in cycles without waits for memory.
+    pub query_cycles: u32,
+}
+
+/// A traversal of a graph that adds up a word of each neighbour (PageRank of GAPBS).
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphParameters {
+    /// Neighbours of a vertex.
+    pub neighbours: u32,
+    /// Lines of a vertex that are read in order: its neighbours' numbers, and its own words.
+    pub vertex_lines: u32,
+    /// Instructions of a neighbour, in cycles.
+    pub neighbour_cycles: u32,
+    /// Loads of neighbours that are on their way at once.
+    pub loads_at_once: u32,
 }
 
 /// Constants of the analytic formula (the paper's section 6).
@@ -213,6 +267,44 @@ impl HostParameters {
     /// The data rate of all channels, in bytes a second.
     pub fn memory_bytes_per_second(&self) -> f64 {
         f64::from(self.controller.channels) * 64.0 / self.dram.burst as f64 * 1e12
+    }
+
+    /// A number of the cores' cycles, in picoseconds.
+    fn cycles(&self, cycles: u32) -> u64 {
+        u64::from(cycles) * 1_000_000 / u64::from(self.core.frequency_megahertz.max(1))
+    }
+
+    /// The database's query: loads that wait for each other, then the value's lines, all at once; its instructions are spread over these steps.
+    pub fn redis(&self) -> Application {
+        let of = &self.redis;
+        let step = self.cycles(of.query_cycles) / (u64::from(of.dependent_loads) + 1);
+        let load = Phase { work: step, loads: 1, lines: 1, pattern: Pattern::Random, depends: true };
+        let mut phases = vec![load; of.dependent_loads as usize];
+        phases.push(Phase { lines: of.value_lines, ..load });
+        Application { phases, at_once: self.core.line_fill_buffers }
+    }
+
+    /// The traversal's vertex: its own lines in order, then a random line for each neighbour; no load waits for another's data.
+    pub fn graph(&self) -> Application {
+        let of = &self.graph;
+        let own = Phase { work: 0, loads: 1, lines: of.vertex_lines, pattern: Pattern::Sequential, depends: false };
+        let work = self.cycles(of.neighbour_cycles);
+        let neighbour = Phase { work, lines: 1, pattern: Pattern::Random, ..own };
+        let phases = std::iter::once(own).chain((0..of.neighbours).map(|_| neighbour)).collect();
+        Application { phases, at_once: of.loads_at_once }
+    }
+
+    /// The NIC's memory as a device's: one transfer, from its first line to its last.
+    pub(crate) fn nic_memory(&self) -> HostDeviceParameters {
+        let whole = self.nic.memory_bytes;
+        HostDeviceParameters {
+            devices: 1,
+            transfers: 1,
+            chunk_bytes: whole,
+            transfer_bytes: whole,
+            buffer_bytes: whole,
+            ..self.device.clone()
+        }
     }
 
     /// Banks of a channel.

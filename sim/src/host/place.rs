@@ -49,13 +49,18 @@ impl AddressMap {
 
     /// The place of a line of a buffer.
     pub(super) fn place(&self, buffer: u64, line: u64) -> Place {
-        let page = mix(self.seed ^ mix((buffer << 40) ^ (line / self.page_lines)));
-        let pages = MEMORY_LINES / self.page_lines;
-        let physical = page % pages * self.page_lines + line % self.page_lines;
-        self.of_physical(physical)
+        self.of_physical(self.physical(buffer, line))
     }
 
-    fn of_physical(&self, line: u64) -> Place {
+    /// A line of a buffer by its number in memory.
+    pub(super) fn physical(&self, buffer: u64, line: u64) -> u64 {
+        let page = mix(self.seed ^ mix((buffer << 40) ^ (line / self.page_lines)));
+        let pages = MEMORY_LINES / self.page_lines;
+        page % pages * self.page_lines + line % self.page_lines
+    }
+
+    /// The place of a line by that number.
+    pub(super) fn of_physical(&self, line: u64) -> Place {
         let slice = mix(line) % self.slices;
         let (channel, rest) = (line % self.channels, line / self.channels);
         let (low_group, rest) = (rest % self.interleaved, rest / self.interleaved);

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cache::CacheCounters;
+use super::nic::NicCounters;
 use crate::probe::occupancy::Little;
 
 /// Whose lines, and which way they go.
@@ -112,6 +114,12 @@ pub struct HostReport {
     pub write_queues: Vec<Little>,
     /// For each thousand reads of a channel's: those of the most loaded of four banks over the mean of the four.
     pub bank_deviations: Vec<f64>,
+    /// Operations of applications: those whose loads have all begun.
+    pub operations: u64,
+    /// What devices' writes met in the last-level cache; nothing without direct cache access.
+    pub cache: CacheCounters,
+    /// What the NIC saw, where there is one that receives.
+    pub nic: Option<NicCounters>,
 }
 
 impl HostReport {
@@ -133,6 +141,16 @@ impl HostReport {
     /// The same of devices.
     pub fn device_bytes_per_second(&self) -> f64 {
         self.bytes_per_second(Domain::DeviceRead) + self.bytes_per_second(Domain::DeviceWrite)
+    }
+
+    /// Operations a second of all applications.
+    pub fn operations_per_second(&self) -> f64 {
+        self.operations as f64 / self.window as f64 * 1e12
+    }
+
+    /// Part of the time for which the NIC's sender was stopped.
+    pub fn paused(&self) -> f64 {
+        self.nic.map_or(0.0, |nic| nic.paused as f64 / self.window as f64)
     }
 
     /// All channels' counters together.

@@ -1,12 +1,12 @@
 //! Where each core's and each device's next line is.
 
-use super::parameters::HostParameters;
+use super::parameters::{HostDeviceParameters, HostParameters};
 use super::place::{AddressMap, Place};
 use super::traffic::{CoreTraffic, Pattern};
 use crate::draws::Draws;
 
 /// Lines of each buffer: 1 GiB.
-const BUFFER_LINES: u64 = 1 << 24;
+pub(super) const BUFFER_LINES: u64 = 1 << 24;
 
 /// A core's walk through its buffer.
 #[derive(Clone, Debug)]
@@ -63,16 +63,15 @@ pub(super) struct DeviceSource {
     transfer_lines: u64,
     at: usize,
     in_packet: u64,
+    buffer_lines: u64,
     draws: Draws,
-    cache_lines: u64,
 }
 
 /// Buffers of devices are counted from here.
 const FIRST_DEVICE_BUFFER: u64 = 1 << 12;
 
 impl DeviceSource {
-    pub(super) fn new(parameters: &HostParameters, seed: u64) -> DeviceSource {
-        let of = &parameters.device;
+    pub(super) fn new(of: &HostDeviceParameters, seed: u64) -> DeviceSource {
         let mut source = DeviceSource {
             devices: Vec::new(),
             packet_lines: of.packet_bytes / 64,
@@ -80,8 +79,8 @@ impl DeviceSource {
             transfer_lines: of.transfer_bytes / 64,
             at: 0,
             in_packet: 0,
+            buffer_lines: of.buffer_bytes / 64,
             draws: Draws::new(seed ^ 0xdeca_f000),
-            cache_lines: parameters.iio.cache_bytes / 64,
         };
         for _ in 0..of.devices {
             let transfers =
@@ -94,11 +93,11 @@ impl DeviceSource {
 
     /// A new transfer's first line.
     fn begin(&mut self) -> u64 {
-        self.draws.below(BUFFER_LINES / self.transfer_lines) * self.transfer_lines
+        self.draws.below(self.buffer_lines / self.transfer_lines) * self.transfer_lines
     }
 
-    /// The next line, its place, and that of the line that it evicts where it goes to the cache.
-    pub(super) fn next(&mut self, map: &AddressMap) -> (Place, Place) {
+    /// The next line, by its number in memory.
+    pub(super) fn next(&mut self, map: &AddressMap) -> u64 {
         let buffer = FIRST_DEVICE_BUFFER + self.at as u64;
         let device = &self.devices[self.at];
         let (transfer, line) = (device.at, device.transfers[device.at]);
@@ -114,7 +113,6 @@ impl DeviceSource {
             self.in_packet = 0;
             self.at = (self.at + 1) % self.devices.len();
         }
-        let evicted = (line + BUFFER_LINES - self.cache_lines) % BUFFER_LINES;
-        (map.place(buffer, line), map.place(buffer, evicted))
+        map.physical(buffer, line)
     }
 }

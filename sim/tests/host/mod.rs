@@ -1,5 +1,6 @@
 //! The host's ways to memory: latencies to the picosecond, credits, back-pressure, and every command on a channel's wires.
 
+mod sources;
 mod wires;
 
 use conic_sim::draws::Draws;
@@ -101,7 +102,10 @@ fn a_write_queue_that_is_full_holds_back_devices_and_not_cores() {
     // Writes are done late, few at a time.
     (host.controller.most_writes, host.controller.least_reads) = (8, 200);
     host.controller.least_read_time = 1_000_000;
-    let report = run(&host, &short(Traffic::of(CoreTraffic::READ, 6, Some(DeviceTraffic::Writes))));
+    // Longer than 92 lines that wait for 4 us each take to come through.
+    let traffic = Traffic::of(CoreTraffic::READ, 6, Some(DeviceTraffic::Writes));
+    let traffic = Traffic { window: 200_000_000, ..traffic };
+    let report = run(&host, &traffic);
     let credits = report.domain(Domain::DeviceWrite).credits;
     assert_eq!(credits.maximum_occupancy, u64::from(host.iio.write_credits));
     assert!(credits.mean_occupancy > 85.0, "{}", credits.mean_occupancy);
@@ -109,9 +113,13 @@ fn a_write_queue_that_is_full_holds_back_devices_and_not_cores() {
     assert!(report.domain(Domain::DeviceWrite).blocked.mean_occupancy > 20.0);
     // Throughput is credits over latency, whatever held them back.
     let by_credits = credits.mean_occupancy * 64.0 / credits.mean_residence_nanoseconds * 1e9;
-    assert!((report.device_bytes_per_second() / by_credits - 1.0).abs() < 0.02);
+    assert!(
+        (report.device_bytes_per_second() / by_credits - 1.0).abs() < 0.02,
+        "{} and {by_credits}",
+        report.device_bytes_per_second()
+    );
     host.iio.writes_to_cache = true;
-    let cached = run(&host, &short(Traffic::of(CoreTraffic::READ, 6, Some(DeviceTraffic::Writes))));
+    let cached = run(&host, &traffic);
     let [one, other] = [&report, &cached].map(|report| mean(report, Domain::DeviceWrite));
     assert!(other < 0.75 * one, "{other} ns with the cache, {one} without");
 }
@@ -190,6 +198,11 @@ fn the_same_seed_gives_the_same_run_and_another_one_does_not() {
     let host = host();
     assert_eq!(run(&host, &traffic), run(&host, &traffic));
     assert_ne!(run(&host, &traffic), run(&host, &Traffic { seed: 2, ..traffic }));
+    let devices = Some(DeviceTraffic::Writes);
+    let both = Traffic { applications: vec![host.redis(), host.graph()], ..Traffic::of(CoreTraffic::READ, 1, devices) };
+    let traffic = short(Traffic { nic: true, ..both });
+    assert_eq!(run(&host, &traffic), run(&host, &traffic));
+    assert_ne!(run(&host, &traffic), run(&host, &Traffic { seed: 2, ..traffic }));
 }
 
 /// A host with few of everything, and traffic, from a seed.
@@ -213,13 +226,25 @@ pub fn drawn(seed: u64) -> (HostParameters, Traffic) {
     (host.dram.ranks, host.dram.interleaved_groups) = (1 << between(0, 1), 1 << between(0, 2));
     let pattern = if between(0, 1) == 0 { Pattern::Random } else { Pattern::Sequential };
     let core = CoreTraffic { writes: between(0, 1) == 0, pattern, work: u64::from(between(0, 50_000)) };
+    // Packets are few and pauses short, so that both happen in the time of a test.
+    host.nic.packet_bytes = 64 * u64::from(between(1, 64));
+    (host.nic.buffer_bytes, host.nic.pause_bytes, host.nic.resume_bytes) =
+        (16_384, 8_192, 64 * u64::from(between(0, 127)));
+    host.nic.pause_delay = u64::from(between(1, 400_000));
+    host.device.buffer_bytes = host.device.transfer_bytes * u64::from(between(1, 64));
+    let applications = [host.redis(), host.graph()];
+    let runs = between(0, 3) as usize;
+    let nic = between(0, 2) == 0;
     let devices = [None, Some(DeviceTraffic::Writes), Some(DeviceTraffic::Reads)][between(0, 2) as usize];
     let cores = between(u64::from(devices.is_none()), 6) as usize;
-    (host, Traffic { seed, warm_up: 3_000_000, window: 12_000_000, ..Traffic::of(core, cores, devices) })
+    let applications = (0..runs).map(|number| applications[number % 2].clone()).collect();
+    let traffic = Traffic::of(core, cores, devices);
+    (host, Traffic { seed, warm_up: 3_000_000, window: 12_000_000, applications, nic, ..traffic })
 }
 
 #[test]
 fn every_queue_obeys_littles_law_no_credit_is_made_or_lost_and_everything_moves() {
+    let (mut operations, mut pauses) = (0, 0);
     for seed in 0..40 {
         let (host, traffic) = drawn(seed);
         let report = run(&host, &traffic);
@@ -227,7 +252,8 @@ fn every_queue_obeys_littles_law_no_credit_is_made_or_lost_and_everything_moves(
             assert!(queue.holds(), "seed {seed}: {name}: {queue:?}");
         }
         let most = |domain: Domain| report.domain(domain).credits.maximum_occupancy;
-        let buffers = u64::from(host.core.line_fill_buffers) * traffic.cores.len() as u64;
+        let cores = traffic.cores.len() + traffic.applications.len();
+        let buffers = u64::from(host.core.line_fill_buffers) * cores as u64;
         assert!(report.fill_buffers.maximum_occupancy <= buffers, "seed {seed}");
         assert!(most(Domain::DeviceWrite) <= host.iio.write_credits.into(), "seed {seed}");
         assert!(most(Domain::DeviceRead) <= host.iio.read_credits.into(), "seed {seed}");
@@ -238,8 +264,10 @@ fn every_queue_obeys_littles_law_no_credit_is_made_or_lost_and_everything_moves(
         assert!(within(&report.write_queues, host.controller.write_entries), "seed {seed}");
         let at_home: f64 = Domain::ALL.iter().map(|one| report.domain(*one).home.mean_occupancy).sum();
         assert!(at_home <= f64::from(host.home.slices * host.home.entries), "seed {seed}");
-        let moved = report.core_bytes_per_second() > 0.0 || traffic.cores.is_empty();
+        let moved = report.core_bytes_per_second() > 0.0 || cores == 0;
         let delivered = report.device_bytes_per_second() > 0.0 || traffic.devices.is_none();
         assert!(moved && delivered, "seed {seed}: {host:?}");
+        (operations, pauses) = (operations + report.operations, pauses + report.nic.map_or(0, |nic| nic.pauses));
     }
+    assert!(operations > 100 && pauses > 10, "{operations} operations, {pauses} pauses");
 }

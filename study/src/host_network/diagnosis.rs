@@ -4,7 +4,7 @@
 //! |---|---|
 //! | idle | no domain has used up its credits, and reads are about as fast as unloaded |
 //! | not memory | cores have used up their credits, and reads are about as fast as unloaded: they ask for no more than their buffers allow |
-//! | blue | cores have used up their credits and reads are slower than unloaded; devices have credits to spare and write queues are not full |
+//! | blue | cores have used up their credits and reads are slower than unloaded, or have not and reads wait for more than the rows that they open: loads that wait for each other; devices have credits to spare and write queues are not full |
 //! | onset of red | write queues are full for much of the time, and devices still have credits to spare |
 //! | red | write queues are full and devices have used up their credits |
 //!
@@ -94,6 +94,15 @@ impl DomainView {
     fn is_used_up(&self) -> bool {
         self.used() >= USED_UP
     }
+
+    fn is_of_cores(&self) -> bool {
+        self.name.starts_with("C2M")
+    }
+
+    /// Whether it is slower than its own rows make it: random lines have to open theirs, whoever else is there.
+    fn waits_for_others(&self) -> bool {
+        self.latency_ns >= INFLATED * (self.unloaded_ns + self.parts.top_of_queue)
+    }
 }
 
 /// A diagnosis.
@@ -105,7 +114,7 @@ pub struct Diagnosis {
     pub regime: Regime,
     /// What says so.
     pub evidence: Vec<String>,
-    /// The domain whose credits are used up and whose latency is inflated most.
+    /// The domain whose credits are used up and whose latency is inflated most; where none is, that of cores whose loads wait for each other.
     pub bottleneck: Option<&'static str>,
     /// The domains that were counted.
     pub domains: Vec<DomainView>,
@@ -139,6 +148,9 @@ pub fn diagnose(host: &HostParameters, counters: &Counters) -> Diagnosis {
     let (regime, evidence) = regime(&domains, &inputs, memory_gb_s);
     let held_back = |view: &&DomainView| view.is_used_up() && view.inflation() >= INFLATED;
     let worst = |one: &&DomainView, other: &&DomainView| one.inflation().total_cmp(&other.inflation());
+    // Loads that wait for each other leave credits unused, and are slowed by all that slows their domain.
+    let waits = |view: &&DomainView| regime == Regime::Blue && view.is_of_cores();
+    let bottleneck = domains.iter().filter(held_back).max_by(worst).or_else(|| domains.iter().find(waits));
     let memory_headroom_gb_s = (USABLE * memory_gb_s[1] - memory_gb_s[0]).max(0.0);
     let find = |names: [&str; 2]| domains.iter().find(|view| names.contains(&view.name));
     let devices = find(["P2M-Write", "P2M-Read"]);
@@ -149,7 +161,7 @@ pub fn diagnose(host: &HostParameters, counters: &Counters) -> Diagnosis {
         platform: host.name.clone(),
         regime,
         evidence,
-        bottleneck: domains.iter().filter(held_back).max_by(worst).map(|view| view.name),
+        bottleneck: bottleneck.map(|view| view.name),
         memory_gb_s,
         write_queue_full: inputs.write_queue_full,
         row_misses: (inputs.lines[0] > 0.0).then(|| inputs.activations[0] / inputs.lines[0]),
@@ -219,7 +231,7 @@ fn domains(host: &HostParameters, counters: &Counters, inputs: &Inputs) -> Vec<D
 
 /// What the host is in, and what says so.
 fn regime(domains: &[DomainView], inputs: &Inputs, memory: [f64; 2]) -> (Regime, Vec<String>) {
-    let of = |core: bool| domains.iter().find(move |view| view.name.starts_with("C2M") == core);
+    let of = |core: bool| domains.iter().find(move |view| view.is_of_cores() == core);
     let (core, device) = (of(true), of(false));
     let full = inputs.write_queue_full;
     let used_up = |view: Option<&DomainView>| view.is_some_and(DomainView::is_used_up);
@@ -229,7 +241,7 @@ fn regime(domains: &[DomainView], inputs: &Inputs, memory: [f64; 2]) -> (Regime,
         _ if full >= SOMETIMES_FULL => Regime::OnsetOfRed,
         (true, _) if inflated(core) => Regime::Blue,
         (true, _) | (_, true) => Regime::NotMemory,
-        _ if inflated(core) => Regime::Blue,
+        _ if core.is_some_and(DomainView::waits_for_others) => Regime::Blue,
         _ => Regime::Idle,
     };
     let mut evidence = vec![format!("write queues are full for {:.0}% of the time", 100.0 * full)];
@@ -254,10 +266,13 @@ fn slowdown(view: Option<&DomainView>, alone: Option<f64>, now: Option<f64>) -> 
     let view = view?;
     let others = view.parts.other_direction + view.parts.switching;
     let without = (view.latency_ns - others).max(view.unloaded_ns);
-    // Whoever has credits to spare sends as much as without load.
-    let slowed = if view.is_used_up() { 1.0 } else { 0.0 };
-    let part = |latency: f64| 1.0 + slowed * (view.latency_ns / latency - 1.0).max(0.0);
-    Some([part(without), part(view.unloaded_ns)])
+    // Devices that have credits to spare send as much as without load; cores that have may wait for each of their loads, or for none.
+    let part = |latency: f64| (view.latency_ns / latency).max(1.0);
+    Some(match (view.is_used_up(), view.is_of_cores()) {
+        (true, _) => [part(without), part(view.unloaded_ns)],
+        (false, true) => [1.0, part(view.unloaded_ns)],
+        (false, false) => [1.0, 1.0],
+    })
 }
 
 /// What to do, the most useful first.

@@ -2,7 +2,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`quadrants`] | reads or stores of cores beside writes or reads of devices, and each of them alone |
+//! | [`quadrants`] | reads or stores of cores beside writes or reads of devices |
+//! | [`runs`] | what meets on a host, and each of it alone: streams, applications, storage devices, a NIC |
 //! | [`formula`] | the paper's analytic formula of a domain's latency, from counters |
 //! | [`counters`] | counters of a host, as files have them |
 //! | [`perf`] | the same from what perf prints |
@@ -17,5 +18,6 @@ mod figures;
 pub mod formula;
 pub mod perf;
 pub mod quadrants;
+pub mod runs;
 
-pub use figures::{EXPERIMENTS, Experiment, HEADLINES, findings};
+pub use figures::{EXPERIMENTS, Experiment, HEADLINES, Hosts, findings};

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Bytes, Count, Entry, Faults, Field, Flag, MegabitsPerSecond, Megahertz, Model, ParameterSet, Picoseconds, Section,
-    Taking, tell_of,
+    Bytes, Count, Cycles, Entry, Faults, Field, Flag, MegabitsPerSecond, Megahertz, Model, ParameterSet, Picoseconds,
+    Section, Taking, tell_of,
 };
 use crate::host::HostParameters;
 use crate::host::parameters::{
-    ControllerParameters, DramParameters, FormulaParameters, HomeParameters, HostCoreParameters, HostDeviceParameters,
-    IioParameters,
+    ControllerParameters, DramParameters, FormulaParameters, GraphParameters, HomeParameters, HostCoreParameters,
+    HostDeviceParameters, IioParameters, NicParameters, RedisParameters,
 };
 
 sections! {
@@ -38,7 +38,8 @@ sections! {
         read_to_home: Picoseconds, 0.0;
         read_return: Picoseconds, 0.0;
         writes_to_cache: Flag, 0.0;
-        cache_bytes: Bytes, 0.0, 1_073_741_824.0;
+        cache_bytes: Bytes, 64.0, 1_073_741_824.0;
+        cache_ways: Count("ways"), 1.0, 64.0;
     }
     CONTROLLER controller "controller" ControllerParameters {
         channels: Count("channels"), 1.0, 64.0;
@@ -91,6 +92,27 @@ sections! {
         packet_bytes: Bytes, 64.0, 4096.0;
         chunk_bytes: Bytes, 64.0, 16_777_216.0;
         transfer_bytes: Bytes, 4096.0, 16_777_216.0;
+        buffer_bytes: Bytes, 4096.0, 1_099_511_627_776.0;
+    }
+    NIC nic "nic" NicParameters {
+        megabits_per_second: MegabitsPerSecond, 1.0;
+        packet_bytes: Bytes, 64.0, 16_384.0;
+        buffer_bytes: Bytes, 64.0, 1_073_741_824.0;
+        pause_bytes: Bytes, 64.0;
+        resume_bytes: Bytes, 0.0;
+        pause_delay: Picoseconds, 1.0, 1e9;
+        memory_bytes: Bytes, 4096.0, 1_099_511_627_776.0;
+    }
+    REDIS redis "redis" RedisParameters {
+        dependent_loads: Count("loads"), 1.0, 1024.0;
+        value_lines: Count("lines"), 1.0, 65_536.0;
+        query_cycles: Cycles, 0.0, 1e6;
+    }
+    GRAPH graph "graph" GraphParameters {
+        neighbours: Count("nodes"), 1.0, 65_536.0;
+        vertex_lines: Count("lines"), 0.0, 65_536.0;
+        neighbour_cycles: Cycles, 0.0, 1e6;
+        loads_at_once: Count("loads"), 1.0, 1024.0;
     }
     FORMULA formula "formula" FormulaParameters {
         mode_switch: Picoseconds, 0.0;
@@ -111,6 +133,9 @@ pub const HOST: &Model = &Model {
         Section { name: "controller", fields: CONTROLLER, optional: false },
         Section { name: "dram", fields: DRAM, optional: false },
         Section { name: "device", fields: DEVICE, optional: false },
+        Section { name: "nic", fields: NIC, optional: false },
+        Section { name: "redis", fields: REDIS, optional: false },
+        Section { name: "graph", fields: GRAPH, optional: false },
         Section { name: "formula", fields: FORMULA, optional: false },
     ],
     shipped: super::super::SHIPPED_HOST,
@@ -124,7 +149,8 @@ impl ParameterSet for HostParameters {
         let mut taking = Taking { entries, faults };
         let (core, home, iio) = (core(&mut taking), home(&mut taking), iio(&mut taking));
         let (controller, dram) = (controller(&mut taking), dram(&mut taking));
-        let (device, formula) = (device(&mut taking), formula(&mut taking));
+        let (device, nic, formula) = (device(&mut taking), nic(&mut taking), formula(&mut taking));
+        let (redis, graph) = (redis(&mut taking), graph(&mut taking));
         let parameters = HostParameters {
             name: name.to_string(),
             core: core?,
@@ -133,6 +159,9 @@ impl ParameterSet for HostParameters {
             controller: controller?,
             dram: dram?,
             device: device?,
+            nic: nic?,
+            redis: redis?,
+            graph: graph?,
             formula: formula?,
         };
         tell_of(contradictions(&parameters), name, entries, faults);
@@ -178,10 +207,20 @@ fn contradictions(parameters: &HostParameters) -> Vec<(&'static str, String)> {
         ("device.packet_bytes", device.packet_bytes, 64),
         ("device.chunk_bytes", device.chunk_bytes, device.packet_bytes),
         ("device.transfer_bytes", device.transfer_bytes, device.chunk_bytes),
+        ("device.buffer_bytes", device.buffer_bytes, device.transfer_bytes),
+        ("nic.packet_bytes", parameters.nic.packet_bytes, 64),
+        ("nic.memory_bytes", parameters.nic.memory_bytes, device.packet_bytes),
     ] {
         if !bytes.is_multiple_of(of) {
             found.push((key, format!("give a multiple of {of} bytes, of which it consists")));
         }
+    }
+    let nic = &parameters.nic;
+    if nic.pause_bytes > nic.buffer_bytes {
+        found.push(("nic.pause_bytes", format!("it holds only {} bytes (nic.buffer_bytes)", nic.buffer_bytes)));
+    }
+    if nic.resume_bytes >= nic.pause_bytes {
+        found.push(("nic.resume_bytes", "give less than nic.pause_bytes".to_string()));
     }
     if dram.refresh_span + dram.precharge + dram.activate_to_precharge >= dram.refresh_interval {
         let message = format!("nothing is left of an interval of {} ps; give less", dram.refresh_interval);

@@ -6,7 +6,8 @@ use conic_sim::host::{Domain, HostReport};
 use super::domains::latency;
 use super::{CORES, Curve, chart, most, over_cores};
 use crate::experiment::Findings;
-use crate::host_network::quadrants::{Quadrant, Runs};
+use crate::host_network::quadrants::Quadrant;
+use crate::host_network::runs::Runs;
 
 /// The curves of a quadrant that both figures show: with devices and without.
 struct Curves {

@@ -5,7 +5,8 @@ use conic_sim::host::{Domain, HostReport};
 
 use super::{CORES, chart, over_cores};
 use crate::experiment::Findings;
-use crate::host_network::quadrants::{Quadrant, Runs};
+use crate::host_network::quadrants::Quadrant;
+use crate::host_network::runs::Runs;
 
 /// Time between two lines of devices that bring little: 0.4 GB/s.
 const FEW: u64 = 160_000;

@@ -6,7 +6,8 @@ use conic_sim::host::{Domain, HostParameters, HostReport};
 use super::{CORES, Curve, chart, most, over_cores};
 use crate::experiment::Findings;
 use crate::host_network::formula::{Form, Inputs, Parts, Timing, throughput};
-use crate::host_network::quadrants::{Quadrant, Runs};
+use crate::host_network::quadrants::Quadrant;
+use crate::host_network::runs::Runs;
 
 /// What the formula says of a run, in nanoseconds and bytes a second, and what the run itself does.
 #[derive(Clone, Copy, Debug)]

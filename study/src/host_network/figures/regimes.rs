@@ -2,12 +2,10 @@
 
 use conic_sim::Failure;
 
-use super::{CORES, Curve, chart, least, most, over_cores};
+use super::{CORES, Curve, UNAFFECTED, chart, far_from_saturated, least, most, over_cores};
 use crate::experiment::Findings;
-use crate::host_network::quadrants::{Degradation, Quadrant, Runs};
-
-/// Throughput that falls by less than this part counts as unaffected: the paper's runs vary by 1.5%, and its figure's lines by some more.
-const UNAFFECTED: f64 = 1.05;
+use crate::host_network::quadrants::Quadrant;
+use crate::host_network::runs::{Degradation, Runs};
 
 /// Ids of a quadrant: least and most degradation of cores, most of devices, and its plots.
 const IDS: [[&str; 5]; 4] = [
@@ -87,8 +85,8 @@ fn statements(runs: &mut Runs<'_>, findings: &mut Findings, all: &[Vec<Degradati
     findings.holds("host.fig3.q1.worse_with_load", Some(first[5].cores > first[0].cores));
     let used = runs.together(Quadrant::First, 1);
     let used = (used.core_bytes_per_second() + used.device_bytes_per_second()) / runs.host.memory_bytes_per_second();
-    // "Far from saturated": less than three quarters of what reads reach.
-    findings.holds("host.fig3.q1.far_from_saturated", Some(first[0].cores > UNAFFECTED && used < 0.68));
+    let early = first[0].cores > UNAFFECTED && far_from_saturated(used);
+    findings.holds("host.fig3.q1.far_from_saturated", Some(early));
     findings.holds("host.fig3.q2.blue", Some(is_blue(second)));
     let less = first.iter().zip(second).all(|(first, second)| second.cores < first.cores);
     findings.holds("host.fig3.q2.less_than_q1", Some(less));
