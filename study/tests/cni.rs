@@ -148,8 +148,9 @@ fn a_full_queue_in_main_memory_is_drained_by_who_cannot_send() {
     };
     // Its 512 blocks hold 128 messages, and the network four, beside the engines'.
     assert_eq!(taken_in(120), [0; 2], "what the queue holds is left there");
-    let [one, other] = taken_in(300);
-    assert!(one >= 128 && other >= 128, "all of it is drained: {one}, {other}");
+    let [one, other] = taken_in(150);
+    assert!(one.max(other) >= 128, "once it is full, all of it is drained: {one}, {other}");
+    assert!(taken_in(300).iter().all(|count| *count >= 128));
     // Others take messages in, one at a time, as soon as they cannot send.
     assert!(sends_before_receiving(Kind::Cni512Q, 300).is_ok_and(|taken| taken.iter().all(|count| *count > 0)));
 }
