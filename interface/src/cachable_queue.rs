@@ -337,6 +337,20 @@ impl<C: Core> Receiver<C> {
         self.has_arrived(self.next_slot(), self.received)
     }
 
+    /// Whether every slot has a message, so that the sender waits for one to be released. A receiver that polls messages finds that in the
+    /// slot behind the last one that it has released, which the sender writes last of all: a line that the receiver has in its cache
+    /// until then.
+    pub fn is_full(&self) -> bool {
+        let Queue { shape, tail, .. } = self.queue;
+        if shape.arrival == Arrival::TailPointer {
+            // Acquire: as in `has_arrived`; nothing is read on the strength of it alone.
+            return self.core.load_acquire(tail).wrapping_sub(self.received) == shape.slots;
+        }
+        let last = self.received + shape.slots - 1;
+        // Acquire: the same.
+        self.core.load_acquire(self.queue.message(last)) == self.queue.valid(last)
+    }
+
     /// Where the message lies that is, or will be, the next. Its word 0 belongs to the queue.
     #[inline(always)]
     pub fn next_slot(&self) -> Address {

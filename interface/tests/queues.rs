@@ -64,6 +64,7 @@ proptest! {
                     prop_assert_eq!(received, expected);
                 }
             }
+            prop_assert_eq!(receiver.is_full(), model.len() as u64 == slots);
         }
         prop_assert_eq!((sender.refused_heads(), receiver.refused_tails()), (0, 0));
     }

@@ -1,7 +1,12 @@
 //! CNI's study: what is calibrated comes out as it went in, messages arrive whole over every interface, and the transactions of a message
 //! are those that the paper counts.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
+use conic_fabric::Core;
 use conic_interface::cni::Kind;
+use conic_sim::Failure;
 use conic_sim::bus::{Attachment, BusParameters, Counters};
 use conic_sim::platform::Platform;
 use conic_study::cni::messages::{Traffic, round_trips, stream};
@@ -28,7 +33,7 @@ fn all() -> Vec<(Attachment, Kind)> {
 
 #[test]
 fn every_published_result_is_predicted_or_said_not_to_be_and_calibrated_ones_are_met() {
-    let found = findings(EXPERIMENTS, &machine(), Effort::Quick);
+    let found = findings(EXPERIMENTS, &machine(), Effort::Quick, |cases, run| cases.iter().map(run).collect());
     let failed: Vec<_> = found.iter().flat_map(|found| &found.failures).collect();
     assert!(failed.is_empty(), "{failed:?}");
     assert!(!numbers(&found, &HEADLINES).contains(&None), "each headline is a number that is found");
@@ -106,6 +111,48 @@ fn words_cost_an_access_each_and_cachable_registers_a_poll_and_a_handshake() {
     // One store says that a message is ready, one that it is cleared, which invalidates its two blocks.
     assert_eq!((a_round("store"), a_round("read"), a_round("invalidate")), (2.0, 4.0, 4.0));
     assert!(a_round("load") > 2.0, "{counters:?}");
+}
+
+/// Two nodes that send each other so many messages before they receive any; gives how many they took in while they could not send.
+fn sends_before_receiving(kind: Kind, messages: u64) -> Result<[u64; 2], Failure> {
+    let nodes = Nodes { machine: machine(), attachment: Attachment::MemoryBus, kind, count: 2 };
+    let (mut simulation, places) = nodes.build(1024);
+    let buffered = Rc::new(Cell::new([0; 2]));
+    for node in 0..2 {
+        let into = Rc::clone(&buffered);
+        nodes.processor(&mut simulation, node, conic_sim::Role::Main, places, move |core, mut endpoint| {
+            let (out, back) = (places.user, places.user + 512);
+            for number in 0..messages {
+                core.store(out, number);
+                endpoint.send(1 - node as u16, out, 200);
+            }
+            for number in 0..messages {
+                while endpoint.try_receive(back).is_none() {
+                    core.spin();
+                }
+                assert_eq!(core.load(back), number, "messages come in order");
+            }
+            let mut all = into.get();
+            all[node] = endpoint.buffered();
+            into.set(all);
+        });
+    }
+    simulation.run()?;
+    Ok(buffered.get())
+}
+
+#[test]
+fn a_full_queue_in_main_memory_is_drained_by_who_cannot_send() {
+    let taken_in = |messages| {
+        sends_before_receiving(Kind::Cni16Qm, messages).unwrap_or_else(|failure| panic!("{messages}: {failure}"))
+    };
+    // Its 512 blocks hold 128 messages, and the network four, beside the engines'.
+    assert_eq!(taken_in(120), [0; 2], "what the queue holds is left there");
+    let [one, other] = taken_in(150);
+    assert!(one.max(other) >= 128, "once it is full, all of it is drained: {one}, {other}");
+    assert!(taken_in(300).iter().all(|count| *count >= 128));
+    // Others take messages in, one at a time, as soon as they cannot send.
+    assert!(sends_before_receiving(Kind::Cni512Q, 300).is_ok_and(|taken| taken.iter().all(|count| *count > 0)));
 }
 
 #[test]

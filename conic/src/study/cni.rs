@@ -9,6 +9,7 @@ use conic_study::report::CNI;
 
 use super::one_platform::{Common, Study};
 use super::paper::Paper;
+use crate::spread;
 
 /// Predict what the CNI paper (ISCA 1996) found on nodes with snooping buses
 #[derive(Debug, Args)]
@@ -38,7 +39,9 @@ pub fn main(options: &Options) -> ExitCode {
         folder: "out/study/cni",
         platforms: &["hypersparc"],
         experiments: EXPERIMENTS,
-        findings: |experiments, platforms, effort| findings(experiments, &platforms[0], effort),
+        findings: |experiments, platforms, effort| {
+            findings(experiments, &platforms[0], effort, |cases, run| spread::on_all_cores(cases, run))
+        },
         headlines: &HEADLINES,
     };
     study.main(&options.figures, &options.common)

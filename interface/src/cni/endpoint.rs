@@ -27,8 +27,10 @@ impl Buffers {
 
 /// A process's end of the network, over any of the five interfaces.
 ///
-/// Who cannot send takes messages in meanwhile, so that no ring of nodes waits for each other; not where the interface lets them overflow
-/// to memory by itself.
+/// Who cannot send takes messages in meanwhile, so that no ring of nodes waits for each other. Where the interface lets them overflow to
+/// memory by itself, only once its queue there is full too, and then all of them: the paper's device interrupts the processor, which
+/// "drain[s] the CQ" into memory of its own (section 2.3); here the processor that waits looks for itself, and one that does not will
+/// receive.
 #[derive(Debug)]
 pub struct Endpoint<C> {
     core: C,
@@ -54,7 +56,7 @@ impl<C: Core + Clone> Endpoint<C> {
         loop {
             let part = (bytes - done).min(MOST_PAYLOAD);
             while !self.host.try_send(to, from + done, part) {
-                if !self.takes_in || !self.take_in() {
+                if !self.makes_room() {
                     self.core.spin();
                 }
             }
@@ -63,6 +65,19 @@ impl<C: Core + Clone> Endpoint<C> {
                 return;
             }
         }
+    }
+
+    /// Does what is to be done while nothing can be sent; false if that is nothing.
+    fn makes_room(&mut self) -> bool {
+        if self.takes_in {
+            return self.take_in();
+        }
+        let is_full = matches!(&self.host, Host::Queues(host) if host.is_full());
+        let mut found = false;
+        while is_full && self.take_in() {
+            found = true;
+        }
+        found
     }
 
     /// Takes a message out of the interface into a buffer, if there are both.

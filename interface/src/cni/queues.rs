@@ -43,6 +43,11 @@ impl<C: Core + Clone> QueueHost<C> {
         true
     }
 
+    /// Whether the device can give nothing more before a message is received.
+    pub(super) fn is_full(&self) -> bool {
+        self.receiver.is_full()
+    }
+
     pub(super) fn try_receive(&mut self, into: Address) -> Option<Received> {
         if !self.receiver.has_message() {
             self.core.work(POLL_WORK);

@@ -7,6 +7,7 @@ use conic_interface::cni::Kind;
 use conic_sim::Failure as SimFailure;
 use conic_sim::bus::{Attachment, BusParameters};
 
+use super::applications::{Outcome, Program};
 use super::local;
 use super::messages::Traffic;
 use super::nodes::Nodes;
@@ -21,7 +22,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Named { name: "local", title: "Two processors on one memory bus", run: between_processors },
     Named { name: "6", title: "Round-trip latency by message size", run: micro::round_trips },
     Named { name: "7", title: "Bandwidth by message size", run: micro::bandwidths },
-    Named { name: "8", title: "Three parallel programs on 16 nodes", run: parallel::programs },
+    Named { name: "8", title: "Five parallel programs on 16 nodes", run: parallel::programs },
 ];
 
 /// Ids and units of the results whose dependence on the platform's guesses is shown.
@@ -37,18 +38,28 @@ pub const HEADLINES: [(&str, &str); 9] = [
     ("cni.fig8.occupancy.queues", "fraction"),
 ];
 
+/// A parallel program on nodes with one of the interfaces.
+pub type Case = (Program, Attachment, Kind);
+
+/// What comes of a program's run.
+pub type Ran = Result<Outcome, SimFailure>;
+
+/// How runs that do not depend on each other are answered, in their order: one after the other, or on the caller's threads.
+pub type Spread = fn(&[Case], &(dyn Fn(&Case) -> Ran + Sync)) -> Vec<Ran>;
+
 /// What an experiment is run with.
 pub struct Run<'a> {
     machine: &'a BusParameters,
     effort: Effort,
+    spread: Spread,
     /// Runs so far.
     asked: usize,
 }
 
 /// What the experiments find on this machine.
-pub fn findings(experiments: &[Experiment], machine: &BusParameters, effort: Effort) -> Vec<Found> {
+pub fn findings(experiments: &[Experiment], machine: &BusParameters, effort: Effort, spread: Spread) -> Vec<Found> {
     let found = |experiment: &Experiment| {
-        let mut run = Run { machine, effort, asked: 0 };
+        let mut run = Run { machine, effort, spread, asked: 0 };
         let outcome = (experiment.run)(&mut run).map_err(|failure| Failure(failure.to_string()));
         experiment.found(outcome, run.asked)
     };

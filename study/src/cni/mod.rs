@@ -5,7 +5,8 @@
 //! | [`nodes`] | nodes with one of `interface::cni`'s interfaces |
 //! | [`messages`] | round trips and streams of messages between two of them (Figures 6 and 7) |
 //! | [`local`] | two processors of one node: a line's transfer, and the bandwidth that Figure 7 is relative to |
-//! | [`applications`] | three parallel programs on 16 nodes (Figure 8) |
+//! | [`applications`] | five parallel programs on 16 nodes (Figure 8) |
+//! | [`shared`] | shared memory over messages, of which one of them makes use |
 //! | `figures.rs` | what the paper's figures come out as |
 //!
 //! Nothing here knows what was published.
@@ -15,5 +16,6 @@ mod figures;
 pub mod local;
 pub mod messages;
 pub mod nodes;
+pub mod shared;
 
-pub use figures::{EXPERIMENTS, Experiment, HEADLINES, findings};
+pub use figures::{Case, EXPERIMENTS, Experiment, HEADLINES, Ran, Spread, findings};

@@ -120,7 +120,7 @@ impl Parallel for Graph {
         known.own.concat()
     }
 
-    fn expected(&self, node: usize) -> Vec<u32> {
+    fn expected(&self) -> Vec<Vec<u32>> {
         let mut values = [0, 1].map(|half| -> Vec<Vec<u32>> {
             let of = |machine| (0..self.nodes).map(|place| Graph::start(half, (machine, place))).collect();
             (0..self.machines).map(of).collect()
@@ -135,6 +135,7 @@ impl Parallel for Graph {
                 }
             }
         }
-        values.map(|half| half[node].clone()).concat()
+        let of = |machine: usize| values.iter().flat_map(|half| half[machine].clone()).collect();
+        (0..self.machines).map(of).collect()
     }
 }

@@ -83,12 +83,13 @@ impl Parallel for Matrix {
         rows.into_values().flatten().collect()
     }
 
-    fn expected(&self, node: usize) -> Vec<u32> {
+    fn expected(&self) -> Vec<Vec<u32>> {
         let mut rows: Vec<Vec<u32>> = (0..self.order).map(|row| self.row(row)).collect();
         for at in 0..self.order {
             let (before, behind) = rows.split_at_mut(at + 1);
             behind.iter_mut().for_each(|row| self.eliminate(&before[at], at, row));
         }
-        rows.into_iter().skip(node).step_by(self.machines).flatten().collect()
+        let of = |machine| rows.iter().skip(machine).step_by(self.machines).flatten().copied().collect();
+        (0..self.machines).map(of).collect()
     }
 }

@@ -212,7 +212,7 @@ pub(super) fn bandwidths(run: &mut Run<'_>) -> Result<Findings, Failure> {
 fn snarfed(run: &mut Run<'_>, without: &Curve) -> Result<Vec<f64>, Failure> {
     let mut machine: BusParameters = run.machine.clone();
     machine.bus.snarfing = true;
-    let mut run = Run { machine: &machine, effort: run.effort, asked: run.asked };
+    let mut run = Run { machine: &machine, ..*run };
     let configuration = Configuration::new(Attachment::MemoryBus, Kind::Cni16Qm);
     let each = without
         .points

@@ -1,4 +1,4 @@
-//! Figure 8: three parallel programs on 16 nodes.
+//! Figure 8: five parallel programs on 16 nodes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use conic_interface::cni::Kind;
 use conic_sim::Failure;
 use conic_sim::bus::Attachment;
 
-use super::{Configuration, Run, better};
+use super::{Case, Run, better};
 use crate::cni::applications::{self, Outcome, Program};
 use crate::cni::nodes::Nodes;
 use crate::experiment::{Effort, Findings};
@@ -16,9 +16,25 @@ use Attachment::{CacheBus, IoBus, MemoryBus};
 use Kind::{Cni4, Cni16Q, Cni16Qm, Cni512Q, Ni2w};
 
 /// What every configuration took, by program.
-struct Outcomes(BTreeMap<(Program, Attachment, Kind), Outcome>);
+struct Outcomes(BTreeMap<Case, Outcome>);
 
 impl Outcomes {
+    /// Runs all; no run knows of another.
+    fn all(run: &mut Run<'_>) -> Result<Outcomes, Failure> {
+        let (machine, whole) = (run.machine, run.effort == Effort::Full);
+        let ask = |(program, attachment, kind): &Case| {
+            let count = machine.network.nodes as usize;
+            let nodes = Nodes { machine: machine.clone(), attachment: *attachment, kind: *kind, count };
+            applications::run(&applications::Run { nodes, program: *program, whole })
+        };
+        let cases = Program::ALL.iter().flat_map(|program| ALL.map(|(attachment, kind)| (*program, attachment, kind)));
+        let cases: Vec<Case> = cases.collect();
+        run.asked += cases.len();
+        let outcomes = (run.spread)(&cases, &ask);
+        let outcomes = cases.into_iter().zip(outcomes).map(|(case, outcome)| Ok((case, outcome?)));
+        outcomes.collect::<Result<_, _>>().map(Outcomes)
+    }
+
     fn of(&self, program: Program, (attachment, kind): (Attachment, Kind)) -> Outcome {
         self.0[&(program, attachment, kind)]
     }
@@ -37,6 +53,11 @@ impl Outcomes {
     fn less_occupied(&self, one: (Attachment, Kind)) -> f64 {
         let of = |program| 1.0 - self.of(program, one).memory_bus / self.of(program, (MemoryBus, Ni2w)).memory_bus;
         Program::ALL.map(of).iter().sum::<f64>() / Program::ALL.len() as f64
+    }
+
+    /// How much less of the memory bus CNI4 on the I/O bus takes than NI2w there.
+    fn relieved(&self, program: Program) -> f64 {
+        1.0 - self.of(program, (IoBus, Cni4)).memory_bus / self.of(program, (IoBus, Ni2w)).memory_bus
     }
 
     /// Whether one is at least as fast as others in each program.
@@ -72,34 +93,17 @@ fn name((attachment, kind): (Attachment, Kind)) -> String {
 
 /// Figure 8.
 pub(super) fn programs(run: &mut Run<'_>) -> Result<Findings, Failure> {
-    let mut outcomes = Outcomes(BTreeMap::new());
-    for program in Program::ALL {
-        for (attachment, kind) in ALL {
-            run.asked += 1;
-            let Configuration { attachment, kind } = Configuration::new(attachment, kind);
-            let count = run.machine.network.nodes as usize;
-            let nodes = Nodes { machine: run.machine.clone(), attachment, kind, count };
-            let asked = applications::Run { nodes, program, whole: run.effort == Effort::Full };
-            outcomes.0.insert((program, attachment, kind), applications::run(&asked)?);
-        }
-    }
+    let outcomes = Outcomes::all(run)?;
     let mut findings = Findings::default();
     withheld(&outcomes, &mut findings);
-    let others = |of: Attachment, but: Kind| -> Vec<(Attachment, Kind)> {
-        ALL.into_iter().filter(|(attachment, kind)| *attachment == of && *kind != but).collect()
-    };
-    findings.holds("cni.fig8.memory.cni16qm_best", {
-        Some(outcomes.best((MemoryBus, Cni16Qm), &others(MemoryBus, Cni16Qm)))
+    statements(&outcomes, &mut findings);
+    findings.number("cni.sec4.moldyn_reduction", "fraction", {
+        Some(outcomes.of(Program::Moldyn, (MemoryBus, Ni2w)).main_communication)
     });
-    findings.holds("cni.fig8.io.cni512q_best", Some(outcomes.best((IoBus, Cni512Q), &others(IoBus, Cni512Q))));
-    findings.holds("cni.fig8.em3d_above_cache_bus", {
-        Some(outcomes.faster(Program::Em3d, (MemoryBus, Cni16Qm), (CacheBus, Ni2w)) > 0.0)
-    });
-    findings.holds("cni.fig8.occupancy.queues_below_cni4", {
-        let cni4 = outcomes.less_occupied((MemoryBus, Cni4));
-        Some([Cni16Q, Cni512Q, Cni16Qm].iter().all(|kind| outcomes.less_occupied((MemoryBus, *kind)) > cni4))
-    });
-    for (program, plot) in Program::ALL.into_iter().zip(["fig8-spsolve", "fig8-gauss", "fig8-em3d"]) {
+    findings.number("cni.sec5.appbt_hot_spot", "ratio", Some(outcomes.of(Program::Appbt, (IoBus, Cni4)).hot_spot));
+    for (program, plot) in
+        Program::ALL.into_iter().zip(["fig8-spsolve", "fig8-gauss", "fig8-em3d", "fig8-moldyn", "fig8-appbt"])
+    {
         let bar = |configuration: (Attachment, Kind)| {
             let speedup = 1.0 + outcomes.faster(program, configuration, (MemoryBus, Ni2w));
             Bar::new(name(configuration), speedup)
@@ -119,6 +123,9 @@ fn withheld(outcomes: &Outcomes, findings: &mut Findings) {
     findings.list("cni.fig8.io.cni4", "fraction", each((IoBus, Cni4), (IoBus, Ni2w)));
     findings.list("cni.fig8.io.cni16q_over_cni4", "fraction", each((IoBus, Cni16Q), (IoBus, Cni4)));
     findings.list("cni.fig8.io.cni512q_over_cni16q", "fraction", each((IoBus, Cni512Q), (IoBus, Cni16Q)));
+    findings.list("cni.fig8.io.cni4_occupancy", "fraction", {
+        Some([Program::Gauss, Program::Moldyn].map(|program| outcomes.relieved(program)).to_vec())
+    });
     findings.list("cni.fig8.cache_bus", "fraction", each((CacheBus, Ni2w), (MemoryBus, Cni16Qm)));
     findings.number("cni.fig8.memory.cni512q_over_cni16q.em3d", "fraction", {
         Some(outcomes.faster(Program::Em3d, (MemoryBus, Cni512Q), (MemoryBus, Cni16Q)))
@@ -129,4 +136,45 @@ fn withheld(outcomes: &Outcomes, findings: &mut Findings) {
     let most = [Cni16Q, Cni512Q, Cni16Qm].map(|kind| outcomes.less_occupied((MemoryBus, kind)));
     findings.number("cni.fig8.occupancy.queues", "fraction", most.into_iter().reduce(f64::max));
     findings.number("cni.fig8.occupancy.cni4", "fraction", Some(outcomes.less_occupied((MemoryBus, Cni4))));
+}
+
+/// What the paper says without a number.
+fn statements(outcomes: &Outcomes, findings: &mut Findings) {
+    let others = |of: Attachment, but: Kind| -> Vec<(Attachment, Kind)> {
+        ALL.into_iter().filter(|(attachment, kind)| *attachment == of && *kind != but).collect()
+    };
+    findings.holds("cni.fig8.memory.cni16qm_best", {
+        Some(outcomes.best((MemoryBus, Cni16Qm), &others(MemoryBus, Cni16Qm)))
+    });
+    findings.holds("cni.fig8.io.cni512q_best", Some(outcomes.best((IoBus, Cni512Q), &others(IoBus, Cni512Q))));
+    findings.holds("cni.fig8.em3d_above_cache_bus", {
+        Some(outcomes.faster(Program::Em3d, (MemoryBus, Cni16Qm), (CacheBus, Ni2w)) > 0.0)
+    });
+    findings.holds("cni.fig8.occupancy.queues_below_cni4", {
+        let cni4 = outcomes.less_occupied((MemoryBus, Cni4));
+        Some([Cni16Q, Cni512Q, Cni16Qm].iter().all(|kind| outcomes.less_occupied((MemoryBus, *kind)) > cni4))
+    });
+    let gains = |bus, one, other| move |program: &Program| outcomes.faster(*program, (bus, one), (bus, other));
+    let blocks = [Program::Gauss, Program::Moldyn, Program::Appbt];
+    let gain = |program: &Program| [MemoryBus, IoBus].iter().all(|bus| gains(*bus, Cni4, Ni2w)(program) > 0.0);
+    findings.holds("cni.fig8.cni4_moves_blocks", Some(blocks.iter().all(gain)));
+    findings.holds("cni.fig8.cni4_moves_small_messages", Some([Program::Spsolve, Program::Em3d].iter().all(gain)));
+    findings.holds("cni.fig8.moldyn.cni4_gains_less_on_io", {
+        Some(gains(IoBus, Cni4, Ni2w)(&Program::Moldyn) < gains(MemoryBus, Cni4, Ni2w)(&Program::Moldyn))
+    });
+    findings.holds("cni.fig8.io.cni4_relieves_gauss_more", {
+        Some(outcomes.relieved(Program::Gauss) > outcomes.relieved(Program::Moldyn))
+    });
+    findings.holds("cni.fig8.memory.cni512q_above_cni16q.em3d", {
+        Some(gains(MemoryBus, Cni512Q, Cni16Q)(&Program::Em3d) > 0.0)
+    });
+    let bursts = [Program::Spsolve, Program::Gauss, Program::Em3d, Program::Appbt];
+    findings.holds("cni.fig8.io.cni16q_above_cni4", {
+        Some(bursts.iter().all(|program| gains(IoBus, Cni16Q, Cni4)(program) > 0.0))
+    });
+    findings.holds("cni.fig8.io.cni16q_below_cni4.moldyn", Some(gains(IoBus, Cni16Q, Cni4)(&Program::Moldyn) < 0.0));
+    let small = [Program::Spsolve, Program::Em3d, Program::Moldyn];
+    findings.holds("cni.fig8.io.cni512q_above_cni16q", {
+        Some(small.iter().all(|program| gains(IoBus, Cni512Q, Cni16Q)(program) > 0.0))
+    });
 }
