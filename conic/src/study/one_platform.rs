@@ -9,22 +9,15 @@ use conic_study::experiment::{Effort, Found, Named, chosen};
 use conic_study::sensitivity::{Guess, moved, numbers};
 
 use super::paper::{Outcome, Paper, Predicted, one_table};
-use super::{Shown, guesses, progress};
+use super::{Manner, Shown, guesses, progress};
 use crate::bench::failure::Failure;
 use crate::writable;
 
 /// What such studies can all be asked.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Less of each point
-    #[arg(long)]
-    quick: bool,
-    /// Print one JSON array on stdout and nothing else there; an error as one JSON object
-    #[arg(long)]
-    json: bool,
-    /// Show how far the headline results move when each guess of the platforms goes over its range, with little effort a point
-    #[arg(long, conflicts_with = "figures")]
-    sensitivity: bool,
+    #[command(flatten)]
+    manner: Manner,
     /// The folder for results.json, the plots and report.html [default: the study's own in out/study]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -56,8 +49,8 @@ pub struct Study<P: 'static, R: 'static> {
 impl<P: ParameterSet + Clone + Sync, R: Copy + Sync> Study<P, R> {
     /// Runs it, for these figures or all, and prints it.
     pub fn main(&self, figures: &[String], options: &Common) -> ExitCode {
-        let shown = self.run(figures, options).map(|shown| shown.print(options.json));
-        shown.unwrap_or_else(|message| Failure::failed(message).report(options.json))
+        let shown = self.run(figures, options).map(|shown| shown.print(options.manner.json));
+        shown.unwrap_or_else(|message| Failure::failed(message).report(options.manner.json))
     }
 
     fn run(&self, figures: &[String], options: &Common) -> Result<Shown, String> {
@@ -71,9 +64,9 @@ impl<P: ParameterSet + Clone + Sync, R: Copy + Sync> Study<P, R> {
         let all: Vec<P> = platforms.iter().map(|platform| platform.parameters().clone()).collect();
         let folder = options.output.clone().unwrap_or_else(|| PathBuf::from(self.folder));
         writable::folder(&folder, "--output").map_err(|failure| failure.message)?;
-        let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
+        let effort = options.manner.effort();
         let predicted = |outcome| Predicted { paper: self.paper, effort, platforms: names.clone(), outcome };
-        if options.sensitivity {
+        if options.manner.sensitivity {
             let varied = guesses::of_family(&platforms)?;
             let headlines =
                 |parameters: &Vec<P>| numbers(&(self.findings)(self.experiments, parameters, effort), self.headlines);
