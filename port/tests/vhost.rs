@@ -24,7 +24,7 @@ fn handed_over(mut port: VhostUser, options: &VhostOptions) -> VhostUser {
     assert!(port.can_bequeath());
     let legacy = port.bequeath().expect("vhost-user can");
     drop(port);
-    VhostUser::inherit(options, vec![legacy]).unwrap()
+    VhostUser::inherit(options, vec![legacy]).unwrap().remove(0)
 }
 
 /// Starts testpmd, and looks at the port meanwhile: its driver waits for answers.
@@ -225,7 +225,7 @@ fn a_text_says_what_the_port_is() {
     let path = folder.path().join("socket");
     let spec: PortSpec = format!("vhost-user:{},queues=2,offload", path.display()).parse().unwrap();
     let mut ports = spec.open().unwrap();
-    assert_eq!((ports.len(), ports[0].takes_unfinished(), path.exists()), (1, true, true));
+    assert_eq!((ports.len(), ports[0].takes_unfinished(), path.exists()), (2, true, true));
     assert!(ports[0].description().starts_with("vhost-user server at"), "{}", ports[0].description());
     assert_eq!(ports[0].receive(Time::ZERO, &mut [0; MAX_FRAME]).unwrap(), Receive::None);
     drop(ports);

@@ -41,7 +41,7 @@ fn has_rung(bell: &OwnedFd) -> bool {
 
 fn is_awake(port: &VhostUser) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&port.outside.waiter, PollFlags::IN)], Some(&NOW)) == Ok(1)
+    poll(&mut [PollFd::new(port.outside.waiter(), PollFlags::IN)], Some(&NOW)) == Ok(1)
 }
 
 /// Looks at the socket, so often that it is looked at whatever the time is; no frame may come.
@@ -292,7 +292,7 @@ fn another_process_goes_on_where_this_one_stops() {
         let legacy = port.bequeath().expect("a legacy");
         drop(port);
         assert!(!guest.frontend.is_shut_out());
-        port = VhostUser::inherit(&options, vec![legacy]).expect("a port");
+        port = VhostUser::inherit(&options, vec![legacy]).expect("a port").remove(0);
         assert!(port.is_up(), "{}", port.description());
         assert_eq!(guest.inward.got().map(|got| got[LONG_HEADER]), Some(round as u8));
         assert!(has_rung(&guest.bells[0][1]));
@@ -307,7 +307,7 @@ fn another_process_goes_on_where_this_one_stops() {
     look(&mut port, milliseconds(3));
     let legacy = port.bequeath().expect("a legacy");
     drop(port);
-    let mut port = VhostUser::inherit(&options, vec![legacy]).expect("a port");
+    let mut port = VhostUser::inherit(&options, vec![legacy]).expect("a port").remove(0);
     assert!(guest.frontend.is_shut_out() && !port.is_up());
     let _again = Guest::start(&mut port, MODERN);
     // Nobody is no legacy either; words that are missing are an error.
@@ -556,7 +556,7 @@ fn sessions_leave_nothing_behind() {
     look(&mut port, Time::ZERO);
     settle(&port);
     let waits = |port: &VhostUser| {
-        let path = format!("/proc/self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(&port.outside.waiter));
+        let path = format!("/proc/self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(port.outside.waiter()));
         std::fs::read_to_string(path).expect("a waiter").matches("tfd:").count()
     };
     let before = waits(&port);
