@@ -1,8 +1,10 @@
 //! vhost-user with stock frontends: DPDK's virtio driver, as client and as server, and a virtual machine with Linux.
 
+use std::sync::Mutex;
+
 use crate::support::machine::Machine;
 use crate::support::network::detail;
-use crate::support::testpmd::{PLAIN, Testpmd, exchange};
+use crate::support::testpmd::{PLAIN, Testpmd, exchange, frame};
 use conic_fabric::Time;
 use conic_native::clock;
 use conic_port::offload::checksum;
@@ -74,6 +76,93 @@ fn stock_dpdk_attaches_with_several_queues() {
     exchange(&mut port, PLAIN, 5_000);
     assert!(port.description().contains("2 rings in and 2 out"), "{}", port.description());
     assert_no_faults(&port);
+}
+
+/// Frames of each thread of a test.
+const FRAMES: usize = 2_000;
+
+/// Which frames of all threads have come, and how many of each.
+struct Came {
+    frames: Vec<bool>,
+    of: Vec<usize>,
+}
+
+fn length_of(number: usize) -> usize {
+    PLAIN[number % PLAIN.len()]
+}
+
+/// Sends a thread's frames by its parts, and takes whatever comes, until all have come.
+fn exchange_all(came: &Mutex<Came>, thread: usize, parts: &mut [impl Port]) {
+    let (mut sent, mut buffer, begun) = (0, [0; MAX_FRAME], clock::now());
+    loop {
+        let now = clock::now();
+        let under_way = {
+            let came = came.lock().unwrap();
+            if came.of.iter().all(|&count| count == FRAMES) {
+                return;
+            }
+            sent - came.of[thread]
+        };
+        for part in &mut *parts {
+            for number in thread * FRAMES + sent..thread * FRAMES + FRAMES.min(sent + 16) {
+                if under_way > 48
+                    || part.transmit(now, &frame(length_of(number), number as u32)).unwrap() != Transmit::Accepted
+                {
+                    break;
+                }
+                sent += 1;
+            }
+            part.flush(now).unwrap();
+            while let Receive::Frame { length, .. } = part.receive(now, &mut buffer).unwrap() {
+                let number = u32::from_be_bytes(buffer[20..24].try_into().unwrap()) as usize;
+                assert!(buffer[..length] == frame(length_of(number), number as u32), "frame {number} is changed");
+                let mut came = came.lock().unwrap();
+                assert!(!std::mem::replace(&mut came.frames[number], true), "frame {number} comes twice");
+                came.of[number / FRAMES] += 1;
+            }
+        }
+        assert!(clock::now().since(begun).seconds() < 20.0, "testpmd does not answer: {sent} sent");
+    }
+}
+
+/// Exchanges frames with testpmd by all parts of a port, which so many threads serve.
+fn exchange_on_threads(mut parts: Vec<impl Port>, device: &str, queues: usize, threads: usize) {
+    let asked = [format!("--rxq={queues}"), format!("--txq={queues}")];
+    let Some(_testpmd) = start(&mut parts[0], device, &asked.each_ref().map(String::as_str)) else { return };
+    let begun = clock::now();
+    while !parts[0].description().contains(&format!("{queues} rings in and {queues} out")) {
+        parts[0].receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
+        assert!(clock::now().since(begun).seconds() < 10.0, "{}", parts[0].description());
+    }
+    let mut dealt: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
+    parts.into_iter().enumerate().for_each(|(number, part)| dealt[number % threads].push(part));
+    let came = Mutex::new(Came { frames: vec![false; threads * FRAMES], of: vec![0; threads] });
+    std::thread::scope(|scope| {
+        for (thread, parts) in dealt.iter_mut().enumerate() {
+            let came = &came;
+            scope.spawn(move || exchange_all(came, thread, parts));
+        }
+    });
+    dealt.iter().flatten().for_each(|part| assert_no_faults(part));
+    let counters = || dealt.iter().flatten().map(Port::counters);
+    let (received, transmitted) =
+        counters().fold((0, 0), |sum, own| (sum.0 + own.received_frames, sum.1 + own.transmitted_frames));
+    assert_eq!((received, transmitted), ((threads * FRAMES) as u64, (threads * FRAMES) as u64));
+}
+
+#[test]
+fn threads_serve_the_pairs_of_stock_dpdk() {
+    // Fewer pairs than parts, so that a thread has no ring of its own; more than threads.
+    for (offered, queues, threads) in [(3, 2, 3), (4, 4, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = VhostOptions { queues: offered, ..options(&folder) };
+        let device = format!("net_virtio_user0,path={},queues={queues}", options.socket);
+        exchange_on_threads(VhostUser::open_queues(&options).unwrap(), &device, queues, threads);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let options = VhostOptions { role: Role::Client, queues: 4, ..options(&folder) };
+    let device = format!("net_vhost0,iface={},queues=4", options.socket);
+    exchange_on_threads(VirtioUser::open_queues(&options).unwrap(), &device, 4, 3);
 }
 
 #[test]

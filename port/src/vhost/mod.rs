@@ -583,4 +583,6 @@ impl<H: Half> Drop for Card<H> {
 }
 
 #[cfg(test)]
+mod parts_tests;
+#[cfg(test)]
 mod tests;

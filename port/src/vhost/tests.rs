@@ -13,20 +13,20 @@ use crate::offload::virtio::Checksum;
 use crate::peer::socket;
 
 /// The features that a driver of today agrees on.
-const MODERN: u64 = feature::VERSION_1 | feature::MERGED_BUFFERS | feature::PROTOCOL | feature::INDIRECT;
+pub(super) const MODERN: u64 = feature::VERSION_1 | feature::MERGED_BUFFERS | feature::PROTOCOL | feature::INDIRECT;
 /// The protocol's: replies, and memory one region after the other.
 const PROTOCOL: u64 = 1 << 3 | 1 << 15;
 const NEEDS_REPLY: u32 = 8;
 
-fn milliseconds(count: u64) -> Time {
+pub(super) fn milliseconds(count: u64) -> Time {
     Time::from_nanoseconds(1_000_000 * count)
 }
 
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-fn options(folder: &tempfile::TempDir) -> VhostOptions {
+pub(super) fn options(folder: &tempfile::TempDir) -> VhostOptions {
     VhostOptions::new(folder.path().join("socket").to_str().expect("text"))
 }
 
@@ -39,7 +39,7 @@ fn has_rung(bell: &OwnedFd) -> bool {
     rustix::io::read(bell, &mut bytes).is_ok_and(|read| read == 8)
 }
 
-fn is_awake(port: &VhostUser) -> bool {
+pub(super) fn is_awake(port: &VhostUser) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(port.outside.waiter(), PollFlags::IN)], Some(&NOW)) == Ok(1)
 }
@@ -53,7 +53,7 @@ fn look(port: &mut VhostUser, now: Time) {
 }
 
 /// A frontend that says what the test wants.
-struct Frontend {
+pub(super) struct Frontend {
     socket: OwnedFd,
     closer: Closer,
 }
@@ -94,8 +94,38 @@ impl Frontend {
         self.hear()
     }
 
+    /// One at a port that others look after.
+    pub(super) fn at(path: &str) -> Frontend {
+        let socket = socket::connect(path, SocketType::STREAM).expect("a server");
+        Frontend { socket, closer: Closer::start().expect("a thread") }
+    }
+
+    /// Says something of which the other side tells how it went, and waits for that.
+    pub(super) fn asked(
+        &self,
+        request: u32,
+        body: &[u64],
+        descriptor: Option<&OwnedFd>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> u64 {
+        self.say(request, NEEDS_REPLY, body, descriptor);
+        let began = conic_native::clock::now();
+        loop {
+            if let Some(word) = self.hear() {
+                return word;
+            }
+            meanwhile();
+            assert!(conic_native::clock::now().since(began).seconds() < 20.0, "no answer to {request}");
+            conic_native::yield_core();
+        }
+    }
+
+    pub(super) fn hang_up(&self) {
+        rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both).expect("a socket");
+    }
+
     /// Whether the port has hung up.
-    fn is_shut_out(&self) -> bool {
+    pub(super) fn is_shut_out(&self) -> bool {
         let mut bytes = [0; 64];
         loop {
             match socket::receive(&self.socket, &mut bytes, &self.closer) {
@@ -106,11 +136,10 @@ impl Frontend {
         }
     }
 
-    fn agree(&self, port: &mut VhostUser, features: u64) {
+    pub(super) fn agree(&self, features: u64) {
         self.say(3, 0, &[], None);
         self.say(2, 0, &[features], None);
         self.say(16, 0, &[PROTOCOL], None);
-        port.attend(Time::ZERO);
     }
 
     fn bring(&self, port: &mut VhostUser, driver: &Driver, begin: u64) {
@@ -122,15 +151,21 @@ impl Frontend {
 
     /// Sets a ring up; its kick and its call.
     fn begin(&self, port: &mut VhostUser, ring: u64, driver: &Driver) -> [OwnedFd; 2] {
+        self.begin_ring(ring, driver, &mut || port.attend(Time::ZERO))
+    }
+
+    /// The same, at a port that is looked after meanwhile.
+    pub(super) fn begin_ring(&self, ring: u64, driver: &Driver, meanwhile: &mut dyn FnMut()) -> [OwnedFd; 2] {
         let bells = [event(), event()];
         let parts = driver.parts();
         let addresses = [ring, parts.descriptors, parts.used, parts.available, 0];
-        assert_eq!(self.ask(port, 8, &[ring | u64::from(LENGTH) << 32], None), Some(0));
-        assert_eq!(self.ask(port, 10, &[ring], None), Some(0));
-        assert_eq!(self.ask(port, 9, &addresses, None), Some(0));
-        assert_eq!(self.ask(port, 13, &[ring], Some(&bells[1])), Some(0));
-        assert_eq!(self.ask(port, 12, &[ring], Some(&bells[0])), Some(0));
-        assert_eq!(self.ask(port, 18, &[ring | 1 << 32], None), Some(0));
+        let [kick, call] = [Some(&bells[0]), Some(&bells[1])];
+        assert_eq!(self.asked(8, &[ring | u64::from(LENGTH) << 32], None, meanwhile), 0);
+        assert_eq!(self.asked(10, &[ring], None, meanwhile), 0);
+        assert_eq!(self.asked(9, &addresses, None, meanwhile), 0);
+        assert_eq!(self.asked(13, &[ring], call, meanwhile), 0);
+        assert_eq!(self.asked(12, &[ring], kick, meanwhile), 0);
+        assert_eq!(self.asked(18, &[ring | 1 << 32], None, meanwhile), 0);
         bells
     }
 }
@@ -147,7 +182,8 @@ struct Guest {
 impl Guest {
     fn start(port: &mut VhostUser, features: u64) -> Guest {
         let frontend = Frontend::connect(port);
-        frontend.agree(port, features);
+        frontend.agree(features);
+        port.attend(Time::ZERO);
         let behind = 2 * REGION as u64;
         let (inward, outward) = (Driver::behind(0), Driver::behind(behind));
         frontend.bring(port, &inward, 0);
@@ -343,7 +379,8 @@ fn what_cannot_be_is_answered_so_or_ends_the_session() {
     ];
     for (what, request, body, descriptor) in lies {
         let frontend = Frontend::connect(&mut port);
-        frontend.agree(&mut port, MODERN);
+        frontend.agree(MODERN);
+        port.attend(Time::ZERO);
         assert_eq!(frontend.ask(&mut port, request, body, descriptor), Some(1), "{what}");
         assert!(!frontend.is_shut_out(), "{what}");
         frontend.say(request, 0, body, descriptor);
@@ -619,7 +656,8 @@ fn any_message_is_survived() {
         let _ = port.transmit(now, &[1; 60]).expect("a port");
         if frontend.is_shut_out() {
             frontend = Frontend::connect(&mut port);
-            frontend.agree(&mut port, MODERN);
+            frontend.agree(MODERN);
+            port.attend(Time::ZERO);
         }
     }
     let sessions = port.details().into_iter().find(|(name, _)| *name == "sessions").expect("a count").1;
