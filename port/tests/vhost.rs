@@ -55,11 +55,15 @@ fn stock_dpdk_attaches_in_each_of_its_ways_and_again_when_it_has_gone() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(&folder);
     let mut port = VhostUser::open(&options).unwrap();
-    for more in ["", ",mrg_rxbuf=0", ",in_order=0", ",queue_size=64", ",vectorized=1"] {
+    let split = ["", ",mrg_rxbuf=0", ",in_order=0", ",queue_size=64", ",vectorized=1"];
+    let packed = ["", ",mrg_rxbuf=0", ",in_order=0,queue_size=64", ",mrg_rxbuf=0,in_order=0,vectorized=1"];
+    let packed = packed.map(|more| format!("{more},packed_vq=1"));
+    for more in split.into_iter().chain(packed.iter().map(String::as_str)) {
         let device = format!("net_virtio_user0,path={}{more}", options.socket);
         let Some(testpmd) = start(&mut port, &device, &[]) else { return };
         exchange(&mut port, PLAIN, 10_000);
-        assert!(port.description().contains("1 rings in and 1 out"), "{}", port.description());
+        let kind = if more.contains("packed") { "1 rings in and 1 out, packed" } else { "1 rings in and 1 out, " };
+        assert!(port.description().contains(kind), "{}", port.description());
         drop(testpmd);
         see_it_go(&mut port);
     }
@@ -178,10 +182,14 @@ fn stock_dpdk_is_connected_to_where_it_listens() {
 
 #[test]
 fn stock_dpdk_notices_nothing_when_its_backend_goes_on_in_another_process() {
+    ["", ",packed_vq=1"].into_iter().for_each(goes_on_in_another_process);
+}
+
+fn goes_on_in_another_process(more: &str) {
     let folder = tempfile::tempdir().unwrap();
     let options = options(&folder);
     let mut port = VhostUser::open(&options).unwrap();
-    let device = format!("net_virtio_user0,path={}", options.socket);
+    let device = format!("net_virtio_user0,path={}{more}", options.socket);
     let Some(_testpmd) = start(&mut port, &device, &[]) else { return };
     for _ in 0..5 {
         exchange(&mut port, PLAIN, 2_000);
@@ -284,18 +292,7 @@ fn answers(port: &mut VhostUser, machine: &Machine) {
 
 #[test]
 fn a_virtual_machine_is_reached_and_is_served_on_by_another_process_and_by_one_that_comes_later() {
-    let folder = tempfile::tempdir().unwrap();
-    // Sealed, as QEMU does by itself.
-    let options = VhostOptions { unsealed: false, queues: 2, offload: true, ..options(&folder) };
-    let mut port = VhostUser::open(&options).unwrap();
-    let Some(machine) = Machine::start(&options.socket, "10.77.0.2", options.queues, ",mq=on") else { return };
-    machine.boot(|| {
-        let _ = port.receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
-    });
-    answers(&mut port, &machine);
-    port = handed_over(port, &options);
-    answers(&mut port, &machine);
-    assert_no_faults(&port);
+    let Some((port, machine, options, _folder)) = served_on_by_another_process(",mq=on") else { return };
     // It goes, and another comes: QEMU tries again once in a second.
     drop(port);
     let mut port = VhostUser::open(&options).unwrap();
@@ -306,6 +303,29 @@ fn a_virtual_machine_is_reached_and_is_served_on_by_another_process_and_by_one_t
     }
     answers(&mut port, &machine);
     assert_no_faults(&port);
+}
+
+#[test]
+fn a_virtual_machine_with_packed_rings_is_reached_and_is_served_on_by_another_process() {
+    let Some((port, ..)) = served_on_by_another_process(",mq=on,packed=on") else { return };
+    assert!(port.description().contains("out, packed"), "{}", port.description());
+}
+
+/// A machine whose card has these properties, and its port, which has been another process's.
+fn served_on_by_another_process(card: &str) -> Option<(VhostUser, Machine, VhostOptions, tempfile::TempDir)> {
+    let folder = tempfile::tempdir().unwrap();
+    // Sealed, as QEMU does by itself.
+    let options = VhostOptions { unsealed: false, queues: 2, offload: true, ..options(&folder) };
+    let mut port = VhostUser::open(&options).unwrap();
+    let machine = Machine::start(&options.socket, "10.77.0.2", options.queues, card)?;
+    machine.boot(|| {
+        let _ = port.receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
+    });
+    answers(&mut port, &machine);
+    port = handed_over(port, &options);
+    answers(&mut port, &machine);
+    assert_no_faults(&port);
+    Some((port, machine, options, folder))
 }
 
 #[test]

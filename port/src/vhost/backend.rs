@@ -7,10 +7,12 @@ use std::sync::Arc;
 use conic_native::Held;
 
 use super::channel::Channel;
+use super::device_ring::DeviceRing;
 use super::half::{Device, Half, Outside, Queue, Side, feature, protocol};
 use super::memory::Regions;
-use super::message::{Answer, Bell, Header, MOST_REGIONS, Request, answer};
-use super::ring::{MOST_SLOTS, Ring};
+use super::message::{Answer, Bell, Header, MOST_REGIONS, Parts, Request, answer};
+use super::packed::PackedRing;
+use super::ring::{Agreed, MOST_SLOTS, Ring};
 use super::{Card, Counts, VhostOptions};
 use crate::Legacy;
 use crate::peer::{ring_peer, take_interrupt};
@@ -24,7 +26,7 @@ pub struct Backend {
 }
 
 impl Half for Backend {
-    type Ring = Ring;
+    type Ring = DeviceRing;
     const KIND: &'static str = "vhost-user";
     const OUT: usize = 0;
     const CHECKSUM: u64 = feature::GUEST_CHECKSUM;
@@ -49,7 +51,7 @@ impl Half for Backend {
         (header, body, descriptors): (Header, &[u8], Vec<Held>),
         channel: &Channel,
         options: &VhostOptions,
-        outside: &Outside<Ring>,
+        outside: &Outside<DeviceRing>,
         counts: &mut Counts,
     ) -> Result<(), &'static str> {
         let heard =
@@ -90,7 +92,7 @@ impl Device<Backend> {
         request: Request,
         descriptors: Vec<Held>,
         options: &VhostOptions,
-        outside: &Outside<Ring>,
+        outside: &Outside<DeviceRing>,
     ) -> Result<Option<Answer>, &'static str> {
         // A frontend may say which region it takes away by its descriptor as well.
         if descriptors.len() != request.descriptors() && !matches!(request, Request::RemoveMemory(_)) {
@@ -111,7 +113,9 @@ impl Device<Backend> {
             let number = self.number(ring)?;
             self.stop(number, outside);
             self.queues[number].is_started = false;
-            let base = self.queues[number].base;
+            let base = u32::from(self.queues[number].base);
+            // Of a packed ring: where it takes and where it uses, which are the same.
+            let base = if self.has(feature::PACKED) { base << 16 | base } else { base };
             return Ok(Some(Answer::Ring { ring: number as u8, base }));
         }
         self.change(request, descriptors, options, outside).map(|()| None)
@@ -123,7 +127,7 @@ impl Device<Backend> {
         request: Request,
         mut descriptors: Vec<Held>,
         options: &VhostOptions,
-        outside: &Outside<Ring>,
+        outside: &Outside<DeviceRing>,
     ) -> Result<(), &'static str> {
         match request {
             Request::SetFeatures(features) => self.set_features(features)?,
@@ -172,6 +176,8 @@ impl Device<Backend> {
             }
             Request::SetBase { ring, base } => {
                 let number = self.stopped(ring)?;
+                // A packed ring goes on where the last one took; DPDK does not say where it used. What is between was lost with it.
+                let base = if self.has(feature::PACKED) { base & 0xffff } else { base };
                 self.queues[number].base = base.try_into().map_err(|_| "a ring's index is too large")?;
             }
             Request::SetBell { ring, bell, .. } => return self.set_bell(ring, bell, descriptors.pop(), outside),
@@ -205,7 +211,7 @@ impl Device<Backend> {
         ring: u32,
         bell: Bell,
         descriptor: Option<Held>,
-        outside: &Outside<Ring>,
+        outside: &Outside<DeviceRing>,
     ) -> Result<(), &'static str> {
         let number = self.number(ring)?;
         if let (Some(descriptor), Bell::Kick | Bell::Call) = (&descriptor, bell) {
@@ -255,7 +261,7 @@ impl Device<Backend> {
     /// Changes the memory, which no ring may lie in meanwhile.
     fn in_memory(
         &mut self,
-        outside: &Outside<Ring>,
+        outside: &Outside<DeviceRing>,
         change: impl FnOnce(&mut Regions) -> Result<(), &'static str>,
     ) -> Result<(), &'static str> {
         self.stop_all(outside);
@@ -265,13 +271,13 @@ impl Device<Backend> {
     }
 
     /// Begins with every ring of which all is known. One that does not lie in the memory waits for other memory.
-    pub(super) fn begin(&mut self, outside: &Outside<Ring>) {
+    pub(super) fn begin(&mut self, outside: &Outside<DeviceRing>) {
         let agreed = self.agreed();
         for number in 0..self.queues.len() {
             let queue = &self.queues[number];
             if let (true, true, false, Some(parts)) = (queue.is_started, queue.is_enabled, queue.is_used, queue.parts)
                 && queue.slots > 0
-                && let Some(ring) = Ring::find(&self.regions, queue.slots, parts, agreed)
+                && let Some(ring) = self.find(number, parts, agreed)
             {
                 ring.interrupt(&self.regions, false);
                 // Whoever served it before may have ended between showing what was used and saying so: one time too many does no harm.
@@ -283,8 +289,18 @@ impl Device<Backend> {
         }
     }
 
+    /// A ring of whichever kind was agreed on, where it lies in the memory.
+    fn find(&self, number: usize, parts: Parts, agreed: Agreed) -> Option<DeviceRing> {
+        let (regions, slots, base) = (&self.regions, self.queues[number].slots, self.queues[number].base);
+        if self.has(feature::PACKED) {
+            PackedRing::find(regions, slots, parts, agreed, base).map(DeviceRing::Packed)
+        } else {
+            Ring::find(regions, slots, parts, agreed).map(DeviceRing::Split)
+        }
+    }
+
     /// As the driver's reset leaves it: memory and features stay.
-    fn reset(&mut self, outside: &Outside<Ring>) {
+    fn reset(&mut self, outside: &Outside<DeviceRing>) {
         self.stop_all(outside);
         let enabled = !self.has(feature::PROTOCOL);
         for number in 0..self.queues.len() {

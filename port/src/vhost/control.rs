@@ -8,7 +8,7 @@ use rustix::event::epoll;
 use rustix::net::SocketType;
 
 use super::channel::{Channel, Heard};
-use super::half::{Device, Half, Outside};
+use super::half::{Device, Half, Outside, feature};
 use super::{Counts, VhostOptions};
 use crate::peer::socket::{Listener, connect};
 use crate::peer::{Door, RETRY, watch};
@@ -200,7 +200,10 @@ impl<H: Half> Control<H> {
                 let memory: u64 = device.regions.0.iter().map(|region| region.place.bytes).sum();
                 match (out, inward) {
                     (0, 0) => "connected, not yet in use".to_owned(),
-                    _ => format!("connected, {inward} rings in and {out} out, {} MiB of memory", memory >> 20),
+                    _ => {
+                        let kind = if device.has(feature::PACKED) { ", packed" } else { "" };
+                        format!("connected, {inward} rings in and {out} out{kind}, {} MiB of memory", memory >> 20)
+                    }
                 }
             }
             _ if self.door.shut().is_some() => {

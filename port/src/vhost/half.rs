@@ -36,10 +36,11 @@ pub(super) mod feature {
     /// vhost-user's own: there are further features, of the protocol, and rings begin switched off.
     pub(crate) const PROTOCOL: u64 = 1 << 30;
     pub(crate) const VERSION_1: u64 = 1 << 32;
+    pub(crate) const PACKED: u64 = 1 << 34;
 
     /// What a port of these options offers, or agrees to.
     pub(crate) fn offered(options: &VhostOptions) -> u64 {
-        let mut offered = MERGED_BUFFERS | ANY_LAYOUT | INDIRECT | EVENT_INDEX | PROTOCOL | VERSION_1;
+        let mut offered = MERGED_BUFFERS | ANY_LAYOUT | INDIRECT | EVENT_INDEX | PROTOCOL | VERSION_1 | PACKED;
         if options.queues > 1 {
             offered |= SEVERAL_QUEUES;
         }

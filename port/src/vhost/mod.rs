@@ -12,6 +12,7 @@
 //! | `frontend/` | the driver's half |
 //! | `memory.rs` | the frontend's memory |
 //! | `ring.rs` | split virtqueues from the device's side, and what is checked of them |
+//! | `packed.rs`, `device_ring.rs` | packed ones, and either |
 //! | `rings.rs` | which thread touches a ring when |
 //! | `wish.rs` | who wants to be told of what |
 //! | `unfinished.rs` | packets of which work is left |
@@ -23,12 +24,14 @@
 mod backend;
 mod channel;
 mod control;
+mod device_ring;
 mod frontend;
 mod half;
 mod legacy;
 mod memory;
 mod message;
 mod options;
+mod packed;
 mod ring;
 mod rings;
 mod unfinished;

@@ -47,6 +47,9 @@ mod request {
     pub(super) const ENABLE: u32 = 18;
 }
 
+/// What the backend of a card may have and its frontend does not use.
+const NOT_HERE: u64 = feature::INDIRECT | feature::ANY_LAYOUT | feature::PACKED;
+
 /// A message that waits for its turn, with its descriptor.
 type Waiting = (u32, Vec<u32>, Option<OwnedFd>);
 
@@ -115,7 +118,7 @@ impl Half for Frontend {
         match header.request {
             request::GET_FEATURES => {
                 // Merged buffers, or the long header of version 1: without either a frame of more than one buffer could not come.
-                device.features = said & feature::offered(options) & !(feature::INDIRECT | feature::ANY_LAYOUT);
+                device.features = said & feature::offered(options) & !NOT_HERE;
                 device.half.say(request::SET_OWNER, &[], None);
                 if device.has(feature::PROTOCOL) {
                     return device.half.expect(request::GET_PROTOCOL, channel);
