@@ -9,8 +9,9 @@ use conic_native::Flag;
 use super::half::feature;
 use super::message::Place;
 use super::ring::tests::{Driver, REGION};
-use super::tests::{Frontend, MODERN, folder, is_awake, milliseconds, options};
+use super::tests::{Frontend, MODERN, event, folder, is_awake, milliseconds, options};
 use super::*;
+use crate::offload::virtio::Checksum;
 
 fn parts(options: &VhostOptions, count: usize) -> Vec<VhostUser> {
     VhostUser::open_queues(&VhostOptions { queues: count, ..options.clone() }).expect("a port")
@@ -359,11 +360,74 @@ fn each_part_is_woken_by_its_own_ring_and_by_what_the_first_does_to_it() {
     rest(&mut own);
     let base = first(&mut own, 11, &[3], None);
     assert_eq!(first(&mut own, 10, &[base], None), 0);
-    assert_eq!(first(&mut own, 12, &[3], Some(&guest.bells[3][0])), 0);
+    // One that has never rung.
+    let kick = event();
+    assert_eq!(first(&mut own, 12, &[3], Some(&kick)), 0);
     assert!(is_awake(&own[1]));
     rest(&mut own);
     // A driver that says that it will not kick is looked at again and again, by the part that it is said of.
     assert_eq!(first(&mut own, 12, &[0x103], None), 0);
     assert!(is_awake(&own[1]));
     assert_eq!([own[0].next_due(), own[1].next_due()], [None, Some(Time::ZERO)]);
+}
+
+#[test]
+fn a_part_whose_pair_is_off_sends_by_the_others_and_none_sends_when_all_are() {
+    let folder = folder();
+    let options = options(&folder);
+    let mut own: Vec<Option<VhostUser>> = parts(&options, 2).into_iter().map(Some).collect();
+    let mut guest = Guest::connect(&options.socket, 2, &mut || look(&mut own, Time::ZERO));
+    let mut own: Vec<VhostUser> = own.into_iter().flatten().collect();
+    for (is_off, ring, expected) in
+        [(false, 2, Transmit::Accepted), (true, 0, Transmit::Accepted), (true, 2, Transmit::Refused)]
+    {
+        if is_off {
+            let off = if ring == 0 { 2 } else { 0 };
+            assert_eq!(guest.frontend.asked(18, &[off], None, &mut || own[0].attend(Time::ZERO)), 0);
+        }
+        let transmit = own[1].transmit(Time::ZERO, &[7; 60]).expect("it does not fail");
+        own[1].flush(Time::ZERO).expect("it does not fail");
+        assert_eq!(transmit, expected, "{ring}");
+        let came = guest.pairs.iter_mut().position(|[inward, _]| inward.got().is_some());
+        assert_eq!(came, (expected == Transmit::Accepted).then_some(ring / 2));
+    }
+}
+
+#[test]
+fn a_packet_that_was_made_ready_for_another_driver_is_made_ready_again() {
+    let folder = folder();
+    let mut own: Vec<Option<VhostUser>> = parts(&options(&folder), 1).into_iter().map(Some).collect();
+    let _guest = Guest::connect(&options(&folder).socket, 1, &mut || look(&mut own, Time::ZERO));
+    let port = own[0].as_mut().expect("it is there");
+    let begun = Metadata { checksum: Checksum::Partial { start: 34, offset: 6 }, ..Metadata::NONE };
+    port.features = MODERN | feature::GUEST_CHECKSUM;
+    assert_eq!(port.put(Time::ZERO, begun, None, &[7; 60]), Transmit::Full);
+    port.features = port.outside.rings.all().features();
+    assert_eq!(port.put(Time::ZERO, begun, None, &[7; 60]), Transmit::Accepted);
+}
+
+#[test]
+fn a_ring_that_begins_behind_the_end_of_its_part_goes_on_too() {
+    let folder = folder();
+    let options = VhostOptions { queues: 2, ..options(&folder) };
+    let mut own: Vec<Option<VhostUser>> = parts(&options, 2).into_iter().map(Some).collect();
+    let mut guest = Guest::connect(&options.socket, 2, &mut || look(&mut own, Time::ZERO));
+    (0..5).for_each(|_| guest.send(1));
+    guest.settle(0, &mut || look(&mut own, Time::ZERO));
+    let attend = |own: &mut [Option<VhostUser>], request: u32, body: &[u64], bell: Option<&OwnedFd>| {
+        let meanwhile = &mut || own.iter_mut().flatten().for_each(|part| part.attend(Time::ZERO));
+        guest.frontend.asked(request, body, bell, meanwhile)
+    };
+    let bases = [2, 3].map(|ring| attend(&mut own, 11, &[ring], None));
+    let other = own[1].take().expect("it is there").bequeath().expect("it can be passed on");
+    for (ring, base) in [2, 3].into_iter().zip(bases) {
+        assert_eq!(attend(&mut own, 10, &[base], None), 0);
+        assert_eq!(attend(&mut own, 12, &[ring], Some(&guest.bells[ring as usize][0])), 0);
+    }
+    let first = own[0].take().expect("it is there").bequeath().expect("it can be passed on");
+    let heirs = VhostUser::inherit(&options, vec![first, other]).expect("they go on");
+    let mut own: Vec<_> = heirs.into_iter().map(Some).collect();
+    assert!(own.iter().flatten().all(VhostUser::is_connected));
+    (0..5).for_each(|_| guest.send(1));
+    guest.settle(0, &mut || look(&mut own, Time::ZERO));
 }

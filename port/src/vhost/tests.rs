@@ -30,7 +30,7 @@ pub(super) fn options(folder: &tempfile::TempDir) -> VhostOptions {
     VhostOptions::new(folder.path().join("socket").to_str().expect("text"))
 }
 
-fn event() -> OwnedFd {
+pub(super) fn event() -> OwnedFd {
     eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd")
 }
 
@@ -351,6 +351,28 @@ fn another_process_goes_on_where_this_one_stops() {
     let legacy = nobody.bequeath().expect("a legacy");
     let short = Legacy { words: Vec::new(), ..legacy };
     assert!(VhostUser::inherit(&options, vec![short]).is_err());
+}
+
+#[test]
+fn a_packed_ring_stands_where_it_takes_and_uses_and_dpdk_says_the_one_alone() {
+    let folder = folder();
+    let mut port = VhostUser::open(&options(&folder)).expect("a port");
+    for (features, said, answer) in [
+        (MODERN | feature::PACKED, 0x8005_8005, Some(0x8005_8005)),
+        (MODERN | feature::PACKED, 0x8003, Some(0x8003_8003)),
+        (MODERN, 0x8003, Some(0x8003)),
+        (MODERN, 0x8005_8005, None),
+    ] {
+        let frontend = Frontend::connect(&mut port);
+        frontend.agree(features);
+        let heard = frontend.ask(&mut port, 10, &[said << 32], None);
+        assert_eq!(heard, Some(u64::from(answer.is_none())));
+        if let Some(answer) = answer {
+            assert_eq!(frontend.ask(&mut port, 11, &[0], None), Some(answer << 32));
+        }
+        drop(frontend);
+        look(&mut port, Time::ZERO);
+    }
 }
 
 #[test]
