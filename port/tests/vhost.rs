@@ -1,8 +1,10 @@
 //! vhost-user with stock frontends: DPDK's virtio driver, as client and as server, and a virtual machine with Linux.
 
+use std::sync::Mutex;
+
 use crate::support::machine::Machine;
 use crate::support::network::detail;
-use crate::support::testpmd::{PLAIN, Testpmd, exchange};
+use crate::support::testpmd::{PLAIN, Testpmd, exchange, frame};
 use conic_fabric::Time;
 use conic_native::clock;
 use conic_port::offload::checksum;
@@ -24,7 +26,7 @@ fn handed_over(mut port: VhostUser, options: &VhostOptions) -> VhostUser {
     assert!(port.can_bequeath());
     let legacy = port.bequeath().expect("vhost-user can");
     drop(port);
-    VhostUser::inherit(options, vec![legacy]).unwrap()
+    VhostUser::inherit(options, vec![legacy]).unwrap().remove(0)
 }
 
 /// Starts testpmd, and looks at the port meanwhile: its driver waits for answers.
@@ -53,11 +55,15 @@ fn stock_dpdk_attaches_in_each_of_its_ways_and_again_when_it_has_gone() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(&folder);
     let mut port = VhostUser::open(&options).unwrap();
-    for more in ["", ",mrg_rxbuf=0", ",in_order=0", ",queue_size=64", ",vectorized=1"] {
+    let split = ["", ",mrg_rxbuf=0", ",in_order=0", ",queue_size=64", ",vectorized=1"];
+    let packed = ["", ",mrg_rxbuf=0", ",in_order=0,queue_size=64", ",mrg_rxbuf=0,in_order=0,vectorized=1"];
+    let packed = packed.map(|more| format!("{more},packed_vq=1"));
+    for more in split.into_iter().chain(packed.iter().map(String::as_str)) {
         let device = format!("net_virtio_user0,path={}{more}", options.socket);
         let Some(testpmd) = start(&mut port, &device, &[]) else { return };
         exchange(&mut port, PLAIN, 10_000);
-        assert!(port.description().contains("1 rings in and 1 out"), "{}", port.description());
+        let kind = if more.contains("packed") { "1 rings in and 1 out, packed" } else { "1 rings in and 1 out, " };
+        assert!(port.description().contains(kind), "{}", port.description());
         drop(testpmd);
         see_it_go(&mut port);
     }
@@ -76,6 +82,93 @@ fn stock_dpdk_attaches_with_several_queues() {
     assert_no_faults(&port);
 }
 
+/// Frames of each thread of a test.
+const FRAMES: usize = 2_000;
+
+/// Which frames of all threads have come, and how many of each.
+struct Came {
+    frames: Vec<bool>,
+    of: Vec<usize>,
+}
+
+fn length_of(number: usize) -> usize {
+    PLAIN[number % PLAIN.len()]
+}
+
+/// Sends a thread's frames by its parts, and takes whatever comes, until all have come.
+fn exchange_all(came: &Mutex<Came>, thread: usize, parts: &mut [impl Port]) {
+    let (mut sent, mut buffer, begun) = (0, [0; MAX_FRAME], clock::now());
+    loop {
+        let now = clock::now();
+        let under_way = {
+            let came = came.lock().unwrap();
+            if came.of.iter().all(|&count| count == FRAMES) {
+                return;
+            }
+            sent - came.of[thread]
+        };
+        for part in &mut *parts {
+            for number in thread * FRAMES + sent..thread * FRAMES + FRAMES.min(sent + 16) {
+                if under_way > 48
+                    || part.transmit(now, &frame(length_of(number), number as u32)).unwrap() != Transmit::Accepted
+                {
+                    break;
+                }
+                sent += 1;
+            }
+            part.flush(now).unwrap();
+            while let Receive::Frame { length, .. } = part.receive(now, &mut buffer).unwrap() {
+                let number = u32::from_be_bytes(buffer[20..24].try_into().unwrap()) as usize;
+                assert!(buffer[..length] == frame(length_of(number), number as u32), "frame {number} is changed");
+                let mut came = came.lock().unwrap();
+                assert!(!std::mem::replace(&mut came.frames[number], true), "frame {number} comes twice");
+                came.of[number / FRAMES] += 1;
+            }
+        }
+        assert!(clock::now().since(begun).seconds() < 20.0, "testpmd does not answer: {sent} sent");
+    }
+}
+
+/// Exchanges frames with testpmd by all parts of a port, which so many threads serve.
+fn exchange_on_threads(mut parts: Vec<impl Port>, device: &str, queues: usize, threads: usize) {
+    let asked = [format!("--rxq={queues}"), format!("--txq={queues}")];
+    let Some(_testpmd) = start(&mut parts[0], device, &asked.each_ref().map(String::as_str)) else { return };
+    let begun = clock::now();
+    while !parts[0].description().contains(&format!("{queues} rings in and {queues} out")) {
+        parts[0].receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
+        assert!(clock::now().since(begun).seconds() < 10.0, "{}", parts[0].description());
+    }
+    let mut dealt: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
+    parts.into_iter().enumerate().for_each(|(number, part)| dealt[number % threads].push(part));
+    let came = Mutex::new(Came { frames: vec![false; threads * FRAMES], of: vec![0; threads] });
+    std::thread::scope(|scope| {
+        for (thread, parts) in dealt.iter_mut().enumerate() {
+            let came = &came;
+            scope.spawn(move || exchange_all(came, thread, parts));
+        }
+    });
+    dealt.iter().flatten().for_each(|part| assert_no_faults(part));
+    let counters = || dealt.iter().flatten().map(Port::counters);
+    let (received, transmitted) =
+        counters().fold((0, 0), |sum, own| (sum.0 + own.received_frames, sum.1 + own.transmitted_frames));
+    assert_eq!((received, transmitted), ((threads * FRAMES) as u64, (threads * FRAMES) as u64));
+}
+
+#[test]
+fn threads_serve_the_pairs_of_stock_dpdk() {
+    // Fewer pairs than parts, so that a thread has no ring of its own; more than threads.
+    for (offered, queues, threads) in [(3, 2, 3), (4, 4, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = VhostOptions { queues: offered, ..options(&folder) };
+        let device = format!("net_virtio_user0,path={},queues={queues}", options.socket);
+        exchange_on_threads(VhostUser::open_queues(&options).unwrap(), &device, queues, threads);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let options = VhostOptions { role: Role::Client, queues: 4, ..options(&folder) };
+    let device = format!("net_vhost0,iface={},queues=4", options.socket);
+    exchange_on_threads(VirtioUser::open_queues(&options).unwrap(), &device, 4, 3);
+}
+
 #[test]
 fn stock_dpdk_is_connected_to_where_it_listens() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,10 +182,14 @@ fn stock_dpdk_is_connected_to_where_it_listens() {
 
 #[test]
 fn stock_dpdk_notices_nothing_when_its_backend_goes_on_in_another_process() {
+    ["", ",packed_vq=1"].into_iter().for_each(goes_on_in_another_process);
+}
+
+fn goes_on_in_another_process(more: &str) {
     let folder = tempfile::tempdir().unwrap();
     let options = options(&folder);
     let mut port = VhostUser::open(&options).unwrap();
-    let device = format!("net_virtio_user0,path={}", options.socket);
+    let device = format!("net_virtio_user0,path={}{more}", options.socket);
     let Some(_testpmd) = start(&mut port, &device, &[]) else { return };
     for _ in 0..5 {
         exchange(&mut port, PLAIN, 2_000);
@@ -195,18 +292,7 @@ fn answers(port: &mut VhostUser, machine: &Machine) {
 
 #[test]
 fn a_virtual_machine_is_reached_and_is_served_on_by_another_process_and_by_one_that_comes_later() {
-    let folder = tempfile::tempdir().unwrap();
-    // Sealed, as QEMU does by itself.
-    let options = VhostOptions { unsealed: false, queues: 2, offload: true, ..options(&folder) };
-    let mut port = VhostUser::open(&options).unwrap();
-    let Some(machine) = Machine::start(&options.socket, "10.77.0.2", options.queues, ",mq=on") else { return };
-    machine.boot(|| {
-        let _ = port.receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
-    });
-    answers(&mut port, &machine);
-    port = handed_over(port, &options);
-    answers(&mut port, &machine);
-    assert_no_faults(&port);
+    let Some((port, machine, options, _folder)) = served_on_by_another_process(",mq=on") else { return };
     // It goes, and another comes: QEMU tries again once in a second.
     drop(port);
     let mut port = VhostUser::open(&options).unwrap();
@@ -220,12 +306,35 @@ fn a_virtual_machine_is_reached_and_is_served_on_by_another_process_and_by_one_t
 }
 
 #[test]
+fn a_virtual_machine_with_packed_rings_is_reached_and_is_served_on_by_another_process() {
+    let Some((port, ..)) = served_on_by_another_process(",mq=on,packed=on") else { return };
+    assert!(port.description().contains("out, packed"), "{}", port.description());
+}
+
+/// A machine whose card has these properties, and its port, which has been another process's.
+fn served_on_by_another_process(card: &str) -> Option<(VhostUser, Machine, VhostOptions, tempfile::TempDir)> {
+    let folder = tempfile::tempdir().unwrap();
+    // Sealed, as QEMU does by itself.
+    let options = VhostOptions { unsealed: false, queues: 2, offload: true, ..options(&folder) };
+    let mut port = VhostUser::open(&options).unwrap();
+    let machine = Machine::start(&options.socket, "10.77.0.2", options.queues, card)?;
+    machine.boot(|| {
+        let _ = port.receive(clock::now(), &mut [0; MAX_FRAME]).unwrap();
+    });
+    answers(&mut port, &machine);
+    port = handed_over(port, &options);
+    answers(&mut port, &machine);
+    assert_no_faults(&port);
+    Some((port, machine, options, folder))
+}
+
+#[test]
 fn a_text_says_what_the_port_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let spec: PortSpec = format!("vhost-user:{},queues=2,offload", path.display()).parse().unwrap();
     let mut ports = spec.open().unwrap();
-    assert_eq!((ports.len(), ports[0].takes_unfinished(), path.exists()), (1, true, true));
+    assert_eq!((ports.len(), ports[0].takes_unfinished(), path.exists()), (2, true, true));
     assert!(ports[0].description().starts_with("vhost-user server at"), "{}", ports[0].description());
     assert_eq!(ports[0].receive(Time::ZERO, &mut [0; MAX_FRAME]).unwrap(), Receive::None);
     drop(ports);

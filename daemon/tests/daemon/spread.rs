@@ -13,6 +13,7 @@ use conic_client::{Client, Operator, Options, Queue};
 use conic_native::clock;
 use conic_port::{
     CaptureReader, MAX_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, Receive, Role, Transmit,
+    VhostOptions, VhostUser, VirtioUser,
 };
 
 /// Clients, a thread's each where there are two.
@@ -83,8 +84,8 @@ impl Way {
 /// The kernel's side and clients, each with flows to and from the other.
 struct Exchange {
     peer: Box<dyn Port>,
-    /// Whether frames to the other end may pass each other when a client is on another thread: memif's rings are one beside the other up to
-    /// whoever reads them, and the kernel's queues lead into one interface.
+    /// Whether frames to the other end may pass each other when a client is on another thread: rings of memif and of virtio are one beside the
+    /// other up to whoever reads them, and the kernel's queues lead into one interface.
     may_pass: bool,
     clients: Vec<(Client, Queue)>,
     /// For each client its flows: to the client, and from it.
@@ -99,7 +100,7 @@ impl Exchange {
             (client, queues.remove(0))
         };
         let clients = (0..CLIENTS).map(attach).collect();
-        let may_pass = peer.description().starts_with("memif");
+        let may_pass = ["memif", "vhost", "virtio"].iter().any(|kind| peer.description().starts_with(kind));
         Exchange { peer, may_pass, clients, ways: vec![Default::default(); CLIENTS] }
     }
 
@@ -266,12 +267,11 @@ fn interface(name: &str) -> Box<dyn Port> {
     Box::new(PacketSocket::open(&options).expect("root may"))
 }
 
-/// Another process with so many rings in each direction, as the other end of a memif port.
-fn process(options: MemifOptions) -> Box<dyn Port> {
-    let mut peer = Memif::open(&options).expect("a peer");
+/// Another process, as the other end of a port.
+fn process(mut peer: impl Port + 'static) -> Box<dyn Port> {
     wait_until("they meet", || {
-        peer.receive(clock::now(), &mut [0; MAX_FRAME]).expect("memif does not fail");
-        peer.is_connected()
+        peer.receive(clock::now(), &mut [0; MAX_FRAME]).expect("it does not fail");
+        peer.is_up()
     });
     Box::new(peer)
 }
@@ -347,9 +347,46 @@ fn a_memif_port_of_several_queues_is_one_port_on_two_threads_and_across_take_ove
         let path = path.to_str().expect("text");
         let options = MemifOptions { role: other, queues: rings, ..MemifOptions::new(path) };
         let spec = format!("memif:{path},role={own},queues={queues}");
-        let (served, exchange) = begin(folder.path(), &spec, || process(options));
+        let (served, exchange) = begin(folder.path(), &spec, || process(Memif::open(&options).expect("a peer")));
         take_over(served, exchange);
     }
+}
+
+#[test]
+fn a_vhost_user_port_of_several_queues_is_one_port_on_two_threads_and_across_take_overs() {
+    // With fewer pairs than parts the part of a third thread, which a take-over begins, has none of its own.
+    for (queues, pairs) in [(2, 2), (4, 4), (3, 2)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("vhost.sock");
+        let path = path.to_str().expect("text");
+        let options = VhostOptions { role: Role::Client, queues: pairs, ..VhostOptions::new(path) };
+        let spec = format!("vhost-user:{path},queues={queues}");
+        let (served, exchange) =
+            begin(folder.path(), &spec, || process(VirtioUser::open(&options).expect("a frontend")));
+        take_over(served, exchange);
+    }
+}
+
+#[test]
+fn a_virtio_user_port_of_several_queues_is_one_port_on_two_threads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("vhost.sock");
+    let path = path.to_str().expect("text");
+    let options = VhostOptions { role: Role::Client, queues: 3, ..VhostOptions::new(path) };
+    let spec = format!("virtio-user:{path},queues=3,role=server");
+    let socket = folder.path().join("nic.sock");
+    let (served, mut exchange) = begin(folder.path(), &spec, || {
+        let mut peer = process(VhostUser::open(&options).expect("a backend"));
+        // The backend has its rings one after the other, and the frontend begins behind the last.
+        wait_until("all rings are in use on both sides", || {
+            peer.receive(clock::now(), &mut [0; MAX_FRAME]).expect("it does not fail");
+            let is_up = ask(&socket, r#"{"ask": "list"}"#)["networks"][0]["ports"][0]["up"].as_bool();
+            peer.description().contains("3 rings in and 3 out") && is_up == Some(true)
+        });
+        peer
+    });
+    exchange.settle();
+    served.end();
 }
 
 /// DPDK's own packet socket, whose queues two threads serve. It is opened anew by a daemon that takes over: `adopt_dpdk` shows that.

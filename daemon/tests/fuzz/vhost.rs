@@ -29,6 +29,9 @@ const RINGS: [u64; 2] = [0, 1024];
 const AVAILABLE: u64 = 256;
 const USED: u64 = 512;
 
+/// Packed rings.
+const PACKED: u64 = 1 << 34;
+
 /// Merged buffers, indirect descriptors, and the protocol's features, with version 1.
 const FEATURES: u64 = 1 << 15 | 1 << 28 | 1 << 30 | 1 << 32;
 
@@ -55,29 +58,68 @@ impl Language for OfVhost {
 
     /// Sends four frames, one of them in two pieces, and takes four.
     fn sound() -> Vec<u8> {
-        const NONE: u8 = KINDS;
-        const EVENTFD: u8 = 4;
-        let mut said = vec![0];
-        let mut say = |request: u8, descriptor: u8, words: &[u64]| {
-            said.extend([descriptor, request, 0, 8 * words.len() as u8]);
-            said.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-            said.resize(said.len() + BODY - 8 * words.len(), 0);
-            said[0] += 1;
-        };
-        say(2, NONE, &[FEATURES]);
-        say(16, NONE, &[1 << 15]);
-        say(37, OWN_MEMORY, &[0, BEGIN, MEMORY as u64, BEGIN, 0]);
-        for (ring, begin) in (0..).zip(RINGS) {
-            let at = BEGIN + begin;
-            say(8, NONE, &[ring | SLOTS << 32]);
-            say(9, NONE, &[ring, at, at + USED, at + AVAILABLE, 0]);
-            say(13, EVENTFD, &[ring]);
-            say(12, EVENTFD, &[ring]);
-            say(18, NONE, &[ring | 1 << 32]);
-        }
-        said.extend(records());
-        said
+        [said(FEATURES, 0), records()].concat()
     }
+}
+
+impl OfVhost {
+    /// The same with packed rings.
+    pub fn packed() -> Vec<u8> {
+        [said(FEATURES | PACKED, 1 << 15), packed_records()].concat()
+    }
+}
+
+/// What is said until both rings, which begin at this position, are in use.
+fn said(features: u64, base: u64) -> Vec<u8> {
+    const NONE: u8 = KINDS;
+    const EVENTFD: u8 = 4;
+    let mut said = vec![0];
+    let mut say = |request: u8, descriptor: u8, words: &[u64]| {
+        said.extend([descriptor, request, 0, 8 * words.len() as u8]);
+        said.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        said.resize(said.len() + BODY - 8 * words.len(), 0);
+        said[0] += 1;
+    };
+    say(2, NONE, &[features]);
+    say(16, NONE, &[1 << 15]);
+    say(37, OWN_MEMORY, &[0, BEGIN, MEMORY as u64, BEGIN, 0]);
+    for (ring, begin) in (0..).zip(RINGS) {
+        let at = BEGIN + begin;
+        say(8, NONE, &[ring | SLOTS << 32]);
+        say(9, NONE, &[ring, at, at + USED, at + AVAILABLE, 0]);
+        if base > 0 {
+            say(10, NONE, &[ring | base << 32]);
+        }
+        say(13, EVENTFD, &[ring]);
+        say(12, EVENTFD, &[ring]);
+        say(18, NONE, &[ring | 1 << 32]);
+    }
+    said
+}
+
+/// Descriptors of both rings, the first of a chain last; then frames go.
+fn packed_records() -> Vec<u8> {
+    const AVAILABLE: u64 = 128 << 48;
+    const NEXT: u64 = 1 << 48;
+    const WRITE: u64 = 2 << 48;
+    let mut records = Recorder::new(0);
+    for number in (0..SLOTS).rev() {
+        let buffer = BEGIN + BUFFERS + 512 * number;
+        let goes_on = if number == 2 { NEXT } else { 0 };
+        for (ring, word) in [(0, WRITE | 512), (1, goes_on | (72 + number))] {
+            let at = (RINGS[ring] + 16 * number) / 8;
+            records.word(at, buffer);
+            records.word(at + 1, AVAILABLE | number << 32 | word);
+        }
+    }
+    for number in 0..4 {
+        records.action(RECEIVE, 1);
+        records.action(SEND, 100 * number);
+    }
+    records.action(ARM, 0);
+    records.action(RECEIVE, 7);
+    assert_eq!(records.input.len() % RECORD, 0);
+    records.input
 }
 
 fn records() -> Vec<u8> {

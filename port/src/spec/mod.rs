@@ -128,8 +128,8 @@ impl PortSpec {
             Kind::Xdp(options) => options.queues,
             Kind::Memif(options) => options.queues,
             Kind::Dpdk(options) => options.queues,
-            // All pairs of rings of a card are one queue here.
-            Kind::Vhost(_) | Kind::Virtio(_) | Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
+            Kind::Vhost(options) | Kind::Virtio(options) => options.queues,
+            Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
         }
     }
 
@@ -147,8 +147,8 @@ impl PortSpec {
             Kind::Xdp(options) => Ok(boxed(XdpSocket::open_queues(options)?)),
             Kind::Dpdk(options) => options.open(),
             Kind::Memif(options) => Ok(boxed(Memif::open_queues(options)?)),
-            Kind::Vhost(options) => Ok(vec![Box::new(VhostUser::open(options)?)]),
-            Kind::Virtio(options) => Ok(vec![Box::new(VirtioUser::open(options)?)]),
+            Kind::Vhost(options) => Ok(boxed(VhostUser::open_queues(options)?)),
+            Kind::Virtio(options) => Ok(boxed(VirtioUser::open_queues(options)?)),
             Kind::Replay { file, options, record } => {
                 let port = CapturePort::replay(file, *options)?;
                 Ok(vec![Box::new(match record {
@@ -183,7 +183,7 @@ impl PortSpec {
             Kind::Tap(options) => Ok(boxed(Tap::inherit(options, legacies)?)),
             Kind::Xdp(options) => Ok(boxed(XdpSocket::inherit(options, legacies)?)),
             Kind::Memif(options) => Ok(boxed(Memif::inherit(options, legacies)?)),
-            Kind::Vhost(options) => Ok(vec![Box::new(VhostUser::inherit(options, legacies)?)]),
+            Kind::Vhost(options) => Ok(boxed(VhostUser::inherit(options, legacies)?)),
             // These give nothing, or are closed by whoever had them.
             Kind::Virtio(_)
             | Kind::Loopback { .. }

@@ -2,18 +2,20 @@
 //!
 //! It is driven by messages alone, and has no clock and no socket. What cannot be is refused with a reason.
 
-use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use conic_native::Held;
-use rustix::event::epoll;
 
 use super::channel::Channel;
+use super::device_ring::DeviceRing;
 use super::half::{Device, Half, Outside, Queue, Side, feature, protocol};
-use super::message::{Answer, Bell, Header, MOST_REGIONS, Request, answer};
-use super::ring::{MOST_SLOTS, Ring};
+use super::memory::Regions;
+use super::message::{Answer, Bell, Header, MOST_REGIONS, Parts, Request, answer};
+use super::packed::PackedRing;
+use super::ring::{Agreed, MOST_SLOTS, Ring};
 use super::{Card, Counts, VhostOptions};
 use crate::Legacy;
-use crate::peer::{ring_peer, take_interrupt, watch};
+use crate::peer::{ring_peer, take_interrupt};
 
 /// The device's half: it is asked, and answers.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub struct Backend {
 }
 
 impl Half for Backend {
-    type Ring = Ring;
+    type Ring = DeviceRing;
     const KIND: &'static str = "vhost-user";
     const OUT: usize = 0;
     const CHECKSUM: u64 = feature::GUEST_CHECKSUM;
@@ -35,11 +37,11 @@ impl Half for Backend {
         Backend { offered: feature::offered(options), protocol: 0, status: 0 }
     }
 
-    fn bell<R>(queue: &Queue<R>) -> Option<&Held> {
+    fn bell(queue: &Queue) -> Option<&Arc<Held>> {
         queue.call.as_ref()
     }
 
-    fn awaited<R>(queue: &Queue<R>) -> Option<&Held> {
+    fn awaited(queue: &Queue) -> Option<&Arc<Held>> {
         queue.kick.as_ref()
     }
 
@@ -49,7 +51,7 @@ impl Half for Backend {
         (header, body, descriptors): (Header, &[u8], Vec<Held>),
         channel: &Channel,
         options: &VhostOptions,
-        outside: &Outside,
+        outside: &Outside<DeviceRing>,
         counts: &mut Counts,
     ) -> Result<(), &'static str> {
         let heard =
@@ -90,7 +92,7 @@ impl Device<Backend> {
         request: Request,
         descriptors: Vec<Held>,
         options: &VhostOptions,
-        outside: &Outside,
+        outside: &Outside<DeviceRing>,
     ) -> Result<Option<Answer>, &'static str> {
         // A frontend may say which region it takes away by its descriptor as well.
         if descriptors.len() != request.descriptors() && !matches!(request, Request::RemoveMemory(_)) {
@@ -111,7 +113,9 @@ impl Device<Backend> {
             let number = self.number(ring)?;
             self.stop(number, outside);
             self.queues[number].is_started = false;
-            let base = self.queues[number].base;
+            let base = u32::from(self.queues[number].base);
+            // Of a packed ring: where it takes and where it uses, which are the same.
+            let base = if self.has(feature::PACKED) { base << 16 | base } else { base };
             return Ok(Some(Answer::Ring { ring: number as u8, base }));
         }
         self.change(request, descriptors, options, outside).map(|()| None)
@@ -123,7 +127,7 @@ impl Device<Backend> {
         request: Request,
         mut descriptors: Vec<Held>,
         options: &VhostOptions,
-        outside: &Outside,
+        outside: &Outside<DeviceRing>,
     ) -> Result<(), &'static str> {
         match request {
             Request::SetFeatures(features) => self.set_features(features)?,
@@ -142,7 +146,7 @@ impl Device<Backend> {
             Request::SetMemory(places) => {
                 self.leave_memory(outside);
                 for (place, memory) in places.into_iter().zip(descriptors) {
-                    self.regions.add(place, memory, options.unsealed, options.most_bytes)?;
+                    self.memory()?.add(place, memory, options.unsealed, options.most_bytes)?;
                 }
                 self.begin(outside);
             }
@@ -151,16 +155,14 @@ impl Device<Backend> {
                 if self.regions.0.len() == MOST_REGIONS {
                     return Err("there are too many regions of memory");
                 }
-                self.regions.add(place, memory, options.unsealed, options.most_bytes)?;
-                self.begin(outside);
+                self.in_memory(outside, |regions| regions.add(place, memory, options.unsealed, options.most_bytes))?;
             }
-            Request::RemoveMemory(place) => {
-                if let Some(at) = self.regions.take_away(&place)? {
-                    self.stop_all(outside);
-                    outside.closer.close(self.regions.0.remove(at));
-                    self.begin(outside);
+            Request::RemoveMemory(place) => self.in_memory(outside, |regions| {
+                if let Some(at) = regions.take_away(&place)? {
+                    outside.closer.close(regions.0.remove(at));
                 }
-            }
+                Ok(())
+            })?,
             Request::SetSlots { ring, slots } => {
                 let number = self.stopped(ring)?;
                 if !slots.is_power_of_two() || !(2..=MOST_SLOTS).contains(&slots) {
@@ -174,6 +176,8 @@ impl Device<Backend> {
             }
             Request::SetBase { ring, base } => {
                 let number = self.stopped(ring)?;
+                // A packed ring goes on where the last one took; DPDK does not say where it used. What is between was lost with it.
+                let base = if self.has(feature::PACKED) { base & 0xffff } else { base };
                 self.queues[number].base = base.try_into().map_err(|_| "a ring's index is too large")?;
             }
             Request::SetBell { ring, bell, .. } => return self.set_bell(ring, bell, descriptors.pop(), outside),
@@ -192,7 +196,7 @@ impl Device<Backend> {
             return Err("a feature that was not offered");
         }
         // A frontend may say them again while rings go; how these are read does not change under them.
-        if self.queues.iter().any(|queue| queue.ring.is_some()) && features != self.features {
+        if self.queues.iter().any(|queue| queue.is_used) && features != self.features {
             return Err("features cannot change while a ring is in use");
         }
         self.features = features;
@@ -207,32 +211,37 @@ impl Device<Backend> {
         ring: u32,
         bell: Bell,
         descriptor: Option<Held>,
-        outside: &Outside,
+        outside: &Outside<DeviceRing>,
     ) -> Result<(), &'static str> {
         let number = self.number(ring)?;
         if let (Some(descriptor), Bell::Kick | Bell::Call) = (&descriptor, bell) {
             take_interrupt(descriptor)?;
         }
-        let queue = &mut self.queues[number];
+        let descriptor = descriptor.map(Arc::new);
         match bell {
             Bell::Kick => {
-                queue.forget_awaited::<Backend>(outside);
-                queue.kick = None;
-                // A driver's kick that says that there are buffers is never waited for.
-                if let (Some(kick), 1) = (&descriptor, number % 2) {
-                    // Told once for each time that it is written: it is never read, which could be made to wait.
-                    watch(&outside.waiter, kick.as_fd(), epoll::EventFlags::IN | epoll::EventFlags::ET)
-                        .map_err(|_| "a ring's descriptor cannot be waited for")?;
-                }
+                self.forget_awaited(number, outside);
+                let queue = &mut self.queues[number];
                 (queue.kick, queue.is_started) = (descriptor, true);
+                self.await_word(number, outside).map_err(|_| "a ring's descriptor cannot be waited for")?;
+                if self.queues[number].is_used {
+                    let is_polled = number % 2 == 1 && self.queues[number].kick.is_none();
+                    outside.rings.all().set_polled(number, is_polled);
+                    outside.rings.all().wake(outside.rings.all().part_of(number));
+                }
                 self.begin(outside);
             }
             Bell::Call => {
-                queue.call = descriptor;
-                // What was used before it came was told to nobody.
-                if let (Some(call), true) = (&queue.call, queue.ring.is_some()) {
-                    ring_peer(outside.ringer.as_deref(), call);
+                let mut entry = outside.rings.all().lock(number);
+                if let Some(served) = &mut entry.served {
+                    served.bell.clone_from(&descriptor);
+                    // What was used before it came was told to nobody.
+                    if let Some(call) = &descriptor {
+                        ring_peer(outside.ringer.as_deref(), call);
+                    }
                 }
+                drop(entry);
+                self.queues[number].call = descriptor;
             }
             Bell::Error => {}
         }
@@ -246,36 +255,59 @@ impl Device<Backend> {
     /// A ring that is not in use.
     fn stopped(&self, ring: u32) -> Result<usize, &'static str> {
         let number = self.number(ring)?;
-        if self.queues[number].ring.is_some() { Err("the ring is in use") } else { Ok(number) }
+        if self.queues[number].is_used { Err("the ring is in use") } else { Ok(number) }
+    }
+
+    /// Changes the memory, which no ring may lie in meanwhile.
+    fn in_memory(
+        &mut self,
+        outside: &Outside<DeviceRing>,
+        change: impl FnOnce(&mut Regions) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
+        self.stop_all(outside);
+        let changed = self.memory().and_then(change);
+        self.begin(outside);
+        changed
     }
 
     /// Begins with every ring of which all is known. One that does not lie in the memory waits for other memory.
-    pub(super) fn begin(&mut self, outside: &Outside) {
+    pub(super) fn begin(&mut self, outside: &Outside<DeviceRing>) {
         let agreed = self.agreed();
-        for queue in &mut self.queues {
-            if let (true, true, None, Some(parts)) = (queue.is_started, queue.is_enabled, &queue.ring, queue.parts)
+        for number in 0..self.queues.len() {
+            let queue = &self.queues[number];
+            if let (true, true, false, Some(parts)) = (queue.is_started, queue.is_enabled, queue.is_used, queue.parts)
                 && queue.slots > 0
+                && let Some(ring) = self.find(number, parts, agreed)
             {
-                queue.ring = Ring::find(&self.regions, queue.slots, parts, agreed);
-                if let Some(ring) = &queue.ring {
-                    ring.interrupt(&self.regions, false);
-                    // Whoever served it before may have ended between showing what was used and saying so: one time too many does no harm.
-                    if let Some(call) = &queue.call {
-                        ring_peer(outside.ringer.as_deref(), call);
-                    }
+                ring.interrupt(&self.regions, false);
+                // Whoever served it before may have ended between showing what was used and saying so: one time too many does no harm.
+                if let Some(call) = &queue.call {
+                    ring_peer(outside.ringer.as_deref(), call);
                 }
+                self.serve(number, ring, outside);
             }
         }
     }
 
+    /// A ring of whichever kind was agreed on, where it lies in the memory.
+    fn find(&self, number: usize, parts: Parts, agreed: Agreed) -> Option<DeviceRing> {
+        let (regions, slots, base) = (&self.regions, self.queues[number].slots, self.queues[number].base);
+        if self.has(feature::PACKED) {
+            PackedRing::find(regions, slots, parts, agreed, base).map(DeviceRing::Packed)
+        } else {
+            Ring::find(regions, slots, parts, agreed).map(DeviceRing::Split)
+        }
+    }
+
     /// As the driver's reset leaves it: memory and features stay.
-    fn reset(&mut self, outside: &Outside) {
+    fn reset(&mut self, outside: &Outside<DeviceRing>) {
         self.stop_all(outside);
         let enabled = !self.has(feature::PROTOCOL);
-        for queue in &mut self.queues {
-            queue.forget_awaited::<Backend>(outside);
+        for number in 0..self.queues.len() {
+            self.forget_awaited(number, outside);
+            let queue = &mut self.queues[number];
             let call = queue.call.take();
-            *queue = Queue { is_enabled: enabled, call, ..Queue::new() };
+            *queue = Queue { is_enabled: enabled, call, ..Queue::default() };
         }
     }
 }

@@ -8,7 +8,7 @@ use rustix::event::epoll;
 use rustix::net::SocketType;
 
 use super::channel::{Channel, Heard};
-use super::half::{Device, Half, Outside};
+use super::half::{Device, Half, Outside, feature};
 use super::{Counts, VhostOptions};
 use crate::peer::socket::{Listener, connect};
 use crate::peer::{Door, RETRY, watch};
@@ -70,15 +70,11 @@ impl<H: Half> Control<H> {
         self.peer.as_ref().map(|peer| &peer.device)
     }
 
-    pub(super) fn device_mut(&mut self) -> Option<&mut Device<H>> {
-        self.peer.as_mut().map(|peer| &mut peer.device)
-    }
-
     /// Ends the connection.
-    pub(super) fn end(&mut self, now: Time, why: &str, outside: &Outside, counts: &mut Counts) {
+    pub(super) fn end(&mut self, now: Time, why: &str, outside: &Outside<H::Ring>, counts: &mut Counts) {
         let Some(Peer { channel, device, .. }) = self.peer.take() else { return };
         // It would leave the waiter by itself when it is closed, which may be much later.
-        let _ = epoll::delete(&outside.waiter, &channel);
+        let _ = epoll::delete(outside.waiter(), &channel);
         device.end(outside);
         counts.ended += 1;
         self.last_end = Some(why.to_owned());
@@ -86,11 +82,20 @@ impl<H: Half> Control<H> {
     }
 
     /// Looks for connections and messages, and does what they ask for.
-    pub(super) fn attend(&mut self, now: Time, options: &VhostOptions, outside: &Outside, counts: &mut Counts) {
-        let is_open = self.door.is_open(now, &outside.waiter);
+    pub(super) fn attend(
+        &mut self,
+        now: Time,
+        options: &VhostOptions,
+        outside: &Outside<H::Ring>,
+        counts: &mut Counts,
+    ) {
+        let is_open = self.door.is_open(now, outside.waiter());
         counts.shut = self.door.times_shut;
         if is_open {
             self.greet(now, options, outside, counts);
+        }
+        if let Some(why) = self.complaint(outside) {
+            self.end(now, why, outside, counts);
         }
         self.peer.iter_mut().for_each(|peer| peer.refill(now));
         while let Some(peer) = self.peer.as_mut().filter(|peer| peer.budget > 0) {
@@ -124,8 +129,13 @@ impl<H: Half> Control<H> {
         }
     }
 
+    /// What another part says of the session, if it is still this one.
+    fn complaint(&self, outside: &Outside<H::Ring>) -> Option<&'static str> {
+        outside.rings.all().complaint(self.device()?.session)
+    }
+
     /// Accepts who waits, or connects.
-    fn greet(&mut self, now: Time, options: &VhostOptions, outside: &Outside, counts: &mut Counts) {
+    fn greet(&mut self, now: Time, options: &VhostOptions, outside: &Outside<H::Ring>, counts: &mut Counts) {
         if self.door.listener.is_some() {
             let Some((socket, allowed)) = self.door.accept(options.any_user) else { return };
             if allowed.is_err() || self.peer.is_some() {
@@ -146,13 +156,20 @@ impl<H: Half> Control<H> {
         }
     }
 
-    fn meet(&mut self, now: Time, socket: Held, options: &VhostOptions, outside: &Outside, counts: &mut Counts) {
+    fn meet(
+        &mut self,
+        now: Time,
+        socket: Held,
+        options: &VhostOptions,
+        outside: &Outside<H::Ring>,
+        counts: &mut Counts,
+    ) {
         let channel = Channel::of(socket, &self.closer);
-        if watch(&outside.waiter, channel.as_fd(), epoll::EventFlags::IN).is_err() {
+        if watch(outside.waiter(), channel.as_fd(), epoll::EventFlags::IN).is_err() {
             return;
         }
         counts.sessions += 1;
-        let mut device = Device::new(options);
+        let mut device = Device::new(options, counts.sessions);
         let greeted = H::greet(&mut device, &channel);
         // A frontend that was connected to may take its time: it has asked for nothing.
         let is_expected = self.door.listener.is_some() || H::is_expecting(&device);
@@ -183,7 +200,10 @@ impl<H: Half> Control<H> {
                 let memory: u64 = device.regions.0.iter().map(|region| region.place.bytes).sum();
                 match (out, inward) {
                     (0, 0) => "connected, not yet in use".to_owned(),
-                    _ => format!("connected, {inward} rings in and {out} out, {} MiB of memory", memory >> 20),
+                    _ => {
+                        let kind = if device.has(feature::PACKED) { ", packed" } else { "" };
+                        format!("connected, {inward} rings in and {out} out{kind}, {} MiB of memory", memory >> 20)
+                    }
                 }
             }
             _ if self.door.shut().is_some() => {

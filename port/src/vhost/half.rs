@@ -1,7 +1,7 @@
 //! A virtio network card as far as both of its halves are alike: features, rings, memory; and what they do differently.
 
 use std::fmt::Debug;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use conic_native::{Closer, Held, Ringer};
@@ -11,9 +11,10 @@ use super::channel::Channel;
 use super::memory::Regions;
 use super::message::{Header, Parts};
 use super::ring::{Agreed, LONG_HEADER, Put, Taken};
+use super::rings::{Reach, Served};
 use super::{Card, Counts, VhostOptions};
 use crate::Legacy;
-use crate::peer::ring_peer;
+use crate::peer::{ring_peer, watch};
 
 /// Bits of the device's features (VIRTIO 1.2, 5.1.3 and 6).
 pub(super) mod feature {
@@ -35,10 +36,11 @@ pub(super) mod feature {
     /// vhost-user's own: there are further features, of the protocol, and rings begin switched off.
     pub(crate) const PROTOCOL: u64 = 1 << 30;
     pub(crate) const VERSION_1: u64 = 1 << 32;
+    pub(crate) const PACKED: u64 = 1 << 34;
 
     /// What a port of these options offers, or agrees to.
     pub(crate) fn offered(options: &VhostOptions) -> u64 {
-        let mut offered = MERGED_BUFFERS | ANY_LAYOUT | INDIRECT | EVENT_INDEX | PROTOCOL | VERSION_1;
+        let mut offered = MERGED_BUFFERS | ANY_LAYOUT | INDIRECT | EVENT_INDEX | PROTOCOL | VERSION_1 | PACKED;
         if options.queues > 1 {
             offered |= SEVERAL_QUEUES;
         }
@@ -95,10 +97,10 @@ pub trait Half: Debug + Sized + Send + 'static {
     fn new(options: &VhostOptions) -> Self;
 
     /// What it rings when there is something for the other side.
-    fn bell<R>(queue: &Queue<R>) -> Option<&Held>;
+    fn bell(queue: &Queue) -> Option<&Arc<Held>>;
 
     /// What the other side rings.
-    fn awaited<R>(queue: &Queue<R>) -> Option<&Held>;
+    fn awaited(queue: &Queue) -> Option<&Arc<Held>>;
 
     /// Says what is to be said first.
     fn greet(_device: &mut Device<Self>, _channel: &Channel) -> Result<(), &'static str> {
@@ -116,7 +118,7 @@ pub trait Half: Debug + Sized + Send + 'static {
         message: (Header, &[u8], Vec<Held>),
         channel: &Channel,
         options: &VhostOptions,
-        outside: &Outside,
+        outside: &Outside<Self::Ring>,
         counts: &mut Counts,
     ) -> Result<(), &'static str>;
 
@@ -124,72 +126,60 @@ pub trait Half: Debug + Sized + Send + 'static {
     fn pass_on(card: &mut Card<Self>) -> Option<Legacy>;
 }
 
-/// What a card needs of this process.
+/// What a card, or a part of one, needs of this process.
 #[derive(Debug)]
-pub struct Outside {
-    /// What is slept on.
-    pub(super) waiter: OwnedFd,
+pub struct Outside<R> {
+    /// Which part this is.
+    pub(super) part: usize,
+    /// The rings, and what is slept on.
+    pub(super) rings: Reach<R>,
     /// Closes what the other side has passed.
     pub(super) closer: Closer,
     /// Rings the other side's bells; none where the system has nothing that does so without waiting.
     pub(super) ringer: Option<Arc<Ringer>>,
 }
 
+impl<R> Outside<R> {
+    /// What this part sleeps on.
+    pub(super) fn waiter(&self) -> &OwnedFd {
+        self.rings.all().waiter(self.part)
+    }
+}
+
 /// One ring, as far as it has been said what it is.
-#[derive(Debug)]
-pub struct Queue<R> {
+#[derive(Debug, Default)]
+pub struct Queue {
     pub(super) slots: u32,
     pub(super) parts: Option<Parts>,
-    pub(super) kick: Option<Held>,
-    pub(super) call: Option<Held>,
+    pub(super) kick: Option<Arc<Held>>,
+    pub(super) call: Option<Arc<Held>>,
     /// Kicked, or said to be polled, since it was stopped.
     pub(super) is_started: bool,
     pub(super) is_enabled: bool,
     /// Where it stopped, or is to begin.
     pub(super) base: u16,
-    /// While it is started and enabled, and all of it lies in the memory.
-    pub(super) ring: Option<R>,
-}
-
-impl<R> Queue<R> {
-    /// A ring of which nothing has been said.
-    pub(super) fn new() -> Queue<R> {
-        Queue {
-            slots: 0,
-            parts: None,
-            kick: None,
-            call: None,
-            is_started: false,
-            is_enabled: false,
-            base: 0,
-            ring: None,
-        }
-    }
-
-    /// Waits no longer for what the other side rings. That side has the same descriptor: closing this one alone would leave it in the waiter.
-    pub(super) fn forget_awaited<H: Half>(&mut self, outside: &Outside) {
-        if let Some(awaited) = H::awaited(self) {
-            // One that was never added needs not be removed.
-            let _ = epoll::delete(&outside.waiter, awaited);
-        }
-    }
+    /// Started and enabled, and all of it lies in the memory: it is served ([`super::rings`]).
+    pub(super) is_used: bool,
 }
 
 /// A card: what was agreed, its memory, its rings.
 #[derive(Debug)]
 pub struct Device<H: Half> {
     pub(super) features: u64,
-    pub(super) regions: Regions,
+    /// Each ring that is in use has them too: they change only while there is none.
+    pub(super) regions: Arc<Regions>,
     /// Two for each pair: to the driver, from the driver.
-    pub(super) queues: Vec<Queue<H::Ring>>,
+    pub(super) queues: Vec<Queue>,
+    /// Which session of the port it is.
+    pub(super) session: u64,
     pub(super) half: H,
 }
 
 impl<H: Half> Device<H> {
     /// One to which nobody has said anything.
-    pub(super) fn new(options: &VhostOptions) -> Device<H> {
-        let queues = (0..2 * options.queues).map(|_| Queue::new()).collect();
-        Device { features: 0, regions: Regions::default(), queues, half: H::new(options) }
+    pub(super) fn new(options: &VhostOptions, session: u64) -> Device<H> {
+        let queues = (0..2 * options.queues).map(|_| Queue::default()).collect();
+        Device { features: 0, regions: Arc::default(), queues, session, half: H::new(options) }
     }
 
     /// Whether both sides agreed on a feature.
@@ -206,45 +196,93 @@ impl<H: Half> Device<H> {
         }
     }
 
-    /// Stops a ring, and shows the other side what was done.
-    pub(super) fn stop(&mut self, number: usize, outside: &Outside) {
+    /// Gives a ring to the part that it belongs to.
+    pub(super) fn serve(&mut self, number: usize, ring: H::Ring, outside: &Outside<H::Ring>) {
         let queue = &mut self.queues[number];
-        if let Some(mut ring) = queue.ring.take() {
-            if ring.show(&self.regions)
-                && let Some(bell) = H::bell(queue)
-            {
-                ring_peer(outside.ringer.as_deref(), bell);
-            }
-            queue.base = ring.position();
+        queue.is_used = true;
+        let served = Served {
+            ring,
+            regions: Arc::clone(&self.regions),
+            bell: H::bell(queue).cloned(),
+            features: self.features,
+            session: self.session,
+        };
+        let is_polled = number % 2 != H::OUT && H::awaited(queue).is_none();
+        outside.rings.all().begin(number, served, is_polled);
+    }
+
+    /// Stops a ring, and shows the other side what was done. No thread touches it behind this.
+    pub(super) fn stop(&mut self, number: usize, outside: &Outside<H::Ring>) {
+        self.queues[number].is_used = false;
+        if let Some(mut served) = outside.rings.all().stop(number) {
+            served.show(outside.ringer.as_deref());
+            self.queues[number].base = served.ring.position();
+        } else if let Some(position) = outside.rings.all().lock(number).stood.take() {
+            self.queues[number].base = position;
         }
     }
 
-    pub(super) fn stop_all(&mut self, outside: &Outside) {
+    pub(super) fn stop_all(&mut self, outside: &Outside<H::Ring>) {
         (0..self.queues.len()).for_each(|number| self.stop(number, outside));
     }
 
     /// Leaves all rings and the memory that they lie in.
-    pub(super) fn leave_memory(&mut self, outside: &Outside) {
+    pub(super) fn leave_memory(&mut self, outside: &Outside<H::Ring>) {
         self.stop_all(outside);
         // Whoever unmaps the last of memory gives all its pages back, and others wait for this thread.
         outside.closer.close(std::mem::take(&mut self.regions));
     }
 
-    /// The other side is gone.
-    pub(super) fn end(mut self, outside: &Outside) {
-        self.leave_memory(outside);
-        self.queues.iter_mut().for_each(|queue| queue.forget_awaited::<H>(outside));
+    /// The memory, to be changed: no ring may be in use.
+    pub(super) fn memory(&mut self) -> Result<&mut Regions, &'static str> {
+        Arc::get_mut(&mut self.regions).ok_or("the memory is in use")
     }
 
-    /// Whether the other side says of a ring from it that it will not tell.
-    pub(super) fn is_polled(&self) -> bool {
-        let from_it = self.queues.iter().skip(1 - H::OUT).step_by(2);
-        from_it.filter(|queue| queue.ring.is_some()).any(|queue| H::awaited(queue).is_none())
+    /// Waits for what the other side rings of a ring, where it rings of it: told once for each time that it is written, and never read, which
+    /// could be made to wait.
+    pub(super) fn await_word(&self, number: usize, outside: &Outside<H::Ring>) -> std::io::Result<()> {
+        match H::awaited(&self.queues[number]) {
+            // A word that says that there is room is never waited for.
+            Some(awaited) if number % 2 != H::OUT => {
+                let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+                watch(outside.rings.all().waiter_of(number), awaited.as_fd(), flags)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for it no longer. The other side has the same descriptor: closing this one alone would leave it in the waiter.
+    pub(super) fn forget_awaited(&self, number: usize, outside: &Outside<H::Ring>) {
+        if let Some(awaited) = H::awaited(&self.queues[number]) {
+            // One that was never added needs not be removed.
+            let _ = epoll::delete(outside.rings.all().waiter_of(number), awaited);
+        }
+    }
+
+    /// The other side is gone.
+    pub(super) fn end(mut self, outside: &Outside<H::Ring>) {
+        self.leave_memory(outside);
+        (0..self.queues.len()).for_each(|number| self.forget_awaited(number, outside));
     }
 
     /// How many pairs can be sent to, and received from.
     pub(super) fn pairs(&self) -> (usize, usize) {
-        let used = |from: usize| self.queues.iter().skip(from).step_by(2).filter(|queue| queue.ring.is_some()).count();
+        let used = |from: usize| self.queues.iter().skip(from).step_by(2).filter(|queue| queue.is_used).count();
         (used(H::OUT), used(1 - H::OUT))
+    }
+}
+
+impl<R: Side> Served<R> {
+    /// Shows the other side what was done; whether it had to be told, which it was.
+    #[inline]
+    pub(super) fn show(&mut self, ringer: Option<&Ringer>) -> bool {
+        match &self.bell {
+            _ if !self.ring.show(&self.regions) => false,
+            Some(bell) => {
+                ring_peer(ringer, bell);
+                true
+            }
+            None => false,
+        }
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn answer(request: u32, answer: Answer) -> Vec<u8> {
     let body = match answer {
         Answer::Word(word) => word.to_ne_bytes(),
         Answer::Ring { ring, base } => {
-            let [low, high] = [u32::from(ring), u32::from(base)].map(u32::to_ne_bytes);
+            let [low, high] = [u32::from(ring), base].map(u32::to_ne_bytes);
             [low, high].concat().try_into().unwrap_or_default()
         }
     };
@@ -89,7 +89,7 @@ pub(super) enum Answer {
     /// Where a ring has stopped.
     Ring {
         ring: u8,
-        base: u16,
+        base: u32,
     },
 }
 

@@ -12,6 +12,8 @@
 //! | `frontend/` | the driver's half |
 //! | `memory.rs` | the frontend's memory |
 //! | `ring.rs` | split virtqueues from the device's side, and what is checked of them |
+//! | `packed.rs`, `device_ring.rs` | packed ones, and either |
+//! | `rings.rs` | which thread touches a ring when |
 //! | `wish.rs` | who wants to be told of what |
 //! | `unfinished.rs` | packets of which work is left |
 //! | `legacy.rs` | a port goes on in another process |
@@ -22,17 +24,20 @@
 mod backend;
 mod channel;
 mod control;
+mod device_ring;
 mod frontend;
 mod half;
 mod legacy;
 mod memory;
 mod message;
 mod options;
+mod packed;
 mod ring;
+mod rings;
 mod unfinished;
 mod wish;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use conic_fabric::Time;
@@ -46,16 +51,17 @@ use crate::offload::rss::{Ports, Toeplitz};
 use crate::offload::segment::LONGEST;
 use crate::offload::virtio::{HEADER_BYTES, Metadata, set_header_length};
 use crate::peer::socket::Listener;
-use crate::peer::{Role, SocketError, forget, ring_peer, watch};
+use crate::peer::{Role, SocketError, forget, watch};
 use crate::vnet::{Cutter, Work};
 use crate::{Counters, Legacy, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 pub use backend::Backend;
 use control::Control;
 pub use frontend::Frontend;
 pub use half::Half;
-use half::{Device, Outside, Side};
+use half::{Outside, Side};
 pub use options::VhostOptions;
 use ring::{Fault, LONG_HEADER, Put, Taken};
+use rings::Reach;
 
 /// Milliseconds between two looks at the socket of a frontend.
 const LOOK: u64 = 1;
@@ -87,16 +93,25 @@ pub type VirtioUser = Card<Frontend>;
 /// One half of a virtio network card. Flows are spread over the rings that it transmits with.
 pub struct Card<H: Half> {
     options: VhostOptions,
-    outside: Outside,
-    control: Control<H>,
+    outside: Outside<H::Ring>,
+    /// Who connects and what is said; the first part of a port has it.
+    control: Option<Box<Control<H>>>,
+    /// Bits of the rings that this part receives from, of those that it transmits with, and of all that are transmitted with.
+    own: [u32; 2],
+    out: u32,
+    /// Of those that it transmits with, which the other side has not been shown something of.
+    unshown: u32,
     hash: Toeplitz,
-    /// The pair of rings to receive from next.
+    /// The ring to receive from next.
     turn: usize,
     lookout: Lookout,
     /// Somebody is about to sleep: the other side has been asked for word.
     armed: bool,
-    /// Broken descriptors of the one at the other side.
+    /// Broken descriptors of the one at the other side, and in which session.
     strikes: u64,
+    session: u64,
+    /// What a packet that is put was made ready for: features that the other side has agreed on.
+    features: u64,
     cutter: Cutter,
     /// A packet whose checksum is completed for a peer that does not do so itself.
     finished: Vec<u8>,
@@ -112,11 +127,25 @@ impl<H: Half> std::fmt::Debug for Card<H> {
 }
 
 impl<H: Half> Card<H> {
-    /// Opens the port. A server listens from now on; a client connects when it is first used, and again whenever it has lost the other side.
+    /// Opens the port, with all its pairs of rings in one. A server listens from now on; a client connects when it is first used, and again
+    /// whenever it has lost the other side.
     ///
     /// # Errors
     /// The socket cannot be made, or another process listens there.
     pub fn open(options: &VhostOptions) -> Result<Card<H>, PortError> {
+        Ok(Card::open_parts(options, 1)?.remove(0))
+    }
+
+    /// Opens the port in as many parts as it has queues, each of which a thread of its own may serve: part `n` has pair `n` of rings. One
+    /// whose pair is not in use transmits with those that are. The control channel is looked at by the first, which the others need to go on.
+    ///
+    /// # Errors
+    /// As for [`Card::open`].
+    pub fn open_queues(options: &VhostOptions) -> Result<Vec<Card<H>>, PortError> {
+        Card::open_parts(options, options.queues)
+    }
+
+    fn open_parts(options: &VhostOptions, parts: usize) -> Result<Vec<Card<H>>, PortError> {
         let failed = |error| SocketError::of(H::KIND, &options.socket, error);
         let closer = Closer::start().map_err(failed)?;
         let listener = match options.role {
@@ -126,59 +155,93 @@ impl<H: Half> Card<H> {
             }
             Role::Client => None,
         };
-        Ok(Card::with_listener(options, listener, closer).map_err(failed)?)
+        Ok(Card::with_listener(options, parts, listener, &closer).map_err(failed)?)
     }
 
-    fn with_listener(options: &VhostOptions, listener: Option<Listener>, closer: Closer) -> std::io::Result<Card<H>> {
-        let waiter: OwnedFd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        if let Some(listener) = &listener {
-            watch(&waiter, listener.as_fd(), epoll::EventFlags::IN)?;
+    fn with_listener(
+        options: &VhostOptions,
+        parts: usize,
+        listener: Option<Listener>,
+        closer: &Closer,
+    ) -> std::io::Result<Vec<Card<H>>> {
+        let reaches = Reach::deal(options.queues, parts.max(1))?;
+        if let (Some(listener), Some(first)) = (&listener, reaches.first()) {
+            watch(first.all().waiter(0), listener.as_fd(), epoll::EventFlags::IN)?;
         }
         let ringer = Ringer::new().ok().map(Arc::new);
-        Ok(Card {
-            options: options.clone(),
-            control: Control::new(listener, closer.clone()),
-            outside: Outside { waiter, closer, ringer },
-            hash: Toeplitz::default(),
-            turn: 0,
-            lookout: Lookout::every(LOOK),
-            armed: false,
-            strikes: 0,
-            cutter: Cutter::new(),
-            finished: vec![0; MAX_FRAME],
-            work: Work::default(),
-            counts: Counts::default(),
-            counters: Counters::default(),
-        })
+        let mut control = Some(Box::new(Control::new(listener, closer.clone())));
+        let card = |(part, rings): (usize, Reach<H::Ring>)| {
+            let all = 0..2 * options.queues;
+            let of = |wanted: &dyn Fn(usize) -> bool| {
+                all.clone().filter(|&number| wanted(number)).map(|number| 1 << number).sum::<u32>()
+            };
+            let is_own = |number| rings.all().part_of(number) == part;
+            let own = [1 - H::OUT, H::OUT].map(|way| of(&|number| number % 2 == way && is_own(number)));
+            let out = of(&|number| number % 2 == H::OUT);
+            Card {
+                options: options.clone(),
+                control: control.take(),
+                outside: Outside { part, rings, closer: closer.clone(), ringer: ringer.clone() },
+                own,
+                out,
+                unshown: 0,
+                hash: Toeplitz::default(),
+                turn: 2 * part + 1 - H::OUT,
+                lookout: Lookout::every(LOOK),
+                armed: false,
+                strikes: 0,
+                session: 0,
+                features: 0,
+                cutter: Cutter::new(),
+                finished: vec![0; MAX_FRAME],
+                work: Work::default(),
+                counts: Counts::default(),
+                counters: Counters::default(),
+            }
+        };
+        Ok(reaches.into_iter().enumerate().map(card).collect())
     }
 
     /// Whether rings are in use.
     pub fn is_connected(&self) -> bool {
-        self.control.device().is_some_and(|device| device.queues.iter().any(|queue| queue.ring.is_some()))
+        self.outside.rings.all().used() != 0
+    }
+
+    /// Whether the other side has agreed on a feature.
+    fn has(&self, feature: u64) -> bool {
+        self.features & feature != 0
     }
 
     /// Looks who connects and what is said.
     fn attend(&mut self, now: Time) {
-        let sessions = self.counts.sessions;
-        self.control.attend(now, &self.options, &self.outside, &mut self.counts);
-        if self.counts.sessions != sessions {
-            self.strikes = 0;
+        if let Some(control) = &mut self.control {
+            control.attend(now, &self.options, &self.outside, &mut self.counts);
         }
     }
 
-    /// Ends what there is with the other side.
-    fn end(&mut self, now: Time, why: &'static str) {
-        self.control.end(now, why, &self.outside, &mut self.counts);
+    /// Ends what there is with the other side, as far as this part can: another one asks the first to, and lets go of the ring.
+    fn end(&mut self, now: Time, number: usize, why: &'static str) {
+        match &mut self.control {
+            Some(control) => control.end(now, why, &self.outside, &mut self.counts),
+            None => {
+                // Whoever unmaps the last of memory gives all its pages back, and others wait for this thread.
+                self.outside.closer.close(self.outside.rings.all().lock(number).served.take());
+                self.outside.rings.all().complain(self.session, why);
+            }
+        }
     }
 
-    /// Counts what the other side did wrong, and ends the session when it is enough.
-    fn fault(&mut self, now: Time, fault: Fault) {
+    /// Counts what the other side did wrong in a ring of this session, and ends it when it is enough.
+    fn fault(&mut self, now: Time, (number, session): (usize, u64), fault: Fault) {
         self.counts.faults[fault as usize] += 1;
+        if session != self.session {
+            (self.session, self.strikes) = (session, 0);
+        }
         self.strikes += 1;
         if fault == Fault::Index {
-            self.end(now, "an index of a ring cannot be");
+            self.end(now, number, "an index of a ring cannot be");
         } else if self.strikes >= PATIENCE {
-            self.end(now, "too many broken descriptors");
+            self.end(now, number, "too many broken descriptors");
         }
     }
 
@@ -187,51 +250,50 @@ impl<H: Half> Card<H> {
         if self.armed {
             self.wish(false);
             self.armed = false;
-            forget(&self.outside.waiter);
+            forget(self.outside.waiter());
         }
     }
 
     /// Asks the other side for word of news or for none.
-    fn wish(&self, wanted: bool) {
-        let Some(device) = self.control.device() else { return };
-        let inward = device.queues.iter().skip(1 - H::OUT).step_by(2).filter_map(|queue| queue.ring.as_ref());
-        inward.for_each(|ring| ring.interrupt(&device.regions, wanted));
+    fn wish(&mut self, wanted: bool) {
+        let own = self.own[0] & self.outside.rings.all().used();
+        for number in bits(own) {
+            if let Some(served) = self.outside.rings.reach(number).served() {
+                served.ring.interrupt(&served.regions, wanted);
+            }
+        }
     }
 
     /// Tells the other side of what was done in a ring.
     fn show(&mut self, number: usize) {
-        let Some(device) = self.control.device_mut() else { return };
-        let queue = &mut device.queues[number];
-        if queue.ring.as_mut().is_some_and(|ring| ring.show(&device.regions))
-            && let Some(bell) = H::bell(queue)
-        {
-            self.counts.interrupts += 1;
-            ring_peer(self.outside.ringer.as_deref(), bell);
+        let Outside { rings, ringer, .. } = &mut self.outside;
+        if let Some(served) = rings.reach(number).served() {
+            self.counts.interrupts += u64::from(served.show(ringer.as_deref()));
         }
     }
 
-    /// Takes the next packet of any ring.
-    fn take(&mut self, header: &mut [u8; LONG_HEADER], frame: &mut [u8]) -> Taken {
-        let Some(device) = self.control.device_mut() else { return Taken::None };
-        let pairs = device.queues.len() / 2;
-        for _ in 0..pairs {
-            let number = 2 * self.turn + 1 - H::OUT;
-            let Some(device) = self.control.device_mut() else { return Taken::None };
-            let Some(ring) = &mut device.queues[number].ring else {
-                self.turn = (self.turn + 1) % pairs;
+    /// Takes the next packet of any ring: of which one, and in which session.
+    fn take(&mut self, header: &mut [u8; LONG_HEADER], frame: &mut [u8]) -> (Taken, (usize, u64)) {
+        let Outside { rings, ringer, .. } = &mut self.outside;
+        let own = self.own[0] & rings.all().used();
+        for _ in 0..own.count_ones() {
+            let number = next_of(own, self.turn);
+            self.turn = number;
+            let mut reached = rings.reach(number);
+            let Some(served) = reached.served() else {
+                self.turn = number + 1;
                 continue;
             };
-            let taken = ring.take(&device.regions, header, frame);
-            let is_due = taken == Taken::None || ring.unshown() >= BATCH;
-            if is_due {
-                self.show(number);
-                self.turn = (self.turn + 1) % pairs;
+            let taken = served.ring.take(&served.regions, header, frame);
+            if taken == Taken::None || served.ring.unshown() >= BATCH {
+                self.counts.interrupts += u64::from(served.show(ringer.as_deref()));
+                self.turn = number + 1;
             }
             if taken != Taken::None {
-                return taken;
+                return (taken, (number, served.session));
             }
         }
-        Taken::None
+        (Taken::None, (0, 0))
     }
 
     /// Takes the next packet, and looks at the socket now and then.
@@ -239,23 +301,23 @@ impl<H: Half> Card<H> {
         if !self.is_connected() || self.lookout.is_due(now) {
             self.attend(now);
         }
-        let mut taken = self.take(header, frame);
+        let (mut taken, mut whence) = self.take(header, frame);
         if taken == Taken::None && self.armed {
             // A kick that comes behind this wakes the sleep; what it spoke of before is found now. Whoever is about to sleep looks once.
-            forget(&self.outside.waiter);
+            forget(self.outside.waiter());
             self.attend(now);
-            taken = self.take(header, frame);
+            (taken, whence) = self.take(header, frame);
             if taken == Taken::None {
                 // The other side may be another one by now.
                 self.wish(true);
-                taken = self.take(header, frame);
+                (taken, whence) = self.take(header, frame);
             }
         }
         match taken {
             Taken::None => {}
             Taken::Refused(fault) => {
                 self.counters.skipped_malformed += 1;
-                self.fault(now, fault);
+                self.fault(now, whence, fault);
             }
             Taken::Packet(_) | Taken::TooLong => self.active(),
         }
@@ -271,17 +333,26 @@ impl<H: Half> Card<H> {
             metadata.write(headers, first);
             set_header_length(first, headers.map_or(0, |headers| headers.transport + headers.transport_length(packet)));
         }
-        let Some(number) = self.ring_for(packet) else {
+        let number = self.ring_for(packet);
+        let Outside { rings, ringer, .. } = &mut self.outside;
+        let mut reached = number.map(|number| (number, rings.reach(number)));
+        let Some((number, served)) = reached.as_mut().and_then(|(number, at)| Some((*number, at.served()?))) else {
             self.counters.refused_link_down += 1;
             return Transmit::Refused;
         };
-        let Some(device) = self.control.device_mut() else { return Transmit::Refused };
-        let Some(ring) = &mut device.queues[number].ring else { return Transmit::Refused };
-        let put = ring.put(&device.regions, &mut header, packet);
-        let is_due = put == Put::Full || ring.unshown() >= BATCH;
-        if is_due {
-            self.show(number);
+        if metadata != Metadata::NONE && served.features != self.features {
+            // It began anew meanwhile, with a driver that may not take the packet as it is: it is made ready again.
+            self.counters.transmit_full += 1;
+            return Transmit::Full;
         }
+        let session = served.session;
+        let put = served.ring.put(&served.regions, &mut header, packet);
+        self.unshown |= u32::from(served.ring.unshown() > 0) << number;
+        if put == Put::Full || served.ring.unshown() >= BATCH {
+            self.counts.interrupts += u64::from(served.show(ringer.as_deref()));
+            self.unshown &= !(1 << number);
+        }
+        drop(reached);
         match put {
             Put::Done => Transmit::Accepted,
             Put::Full => {
@@ -294,30 +365,45 @@ impl<H: Half> Card<H> {
             }
             Put::Refused(fault) => {
                 self.counters.refused_link_down += 1;
-                self.fault(now, fault);
+                self.fault(now, (number, session), fault);
                 Transmit::Refused
             }
         }
     }
 
-    /// Which ring a packet's flow goes by, of those that are in use.
+    /// Which ring a packet's flow goes by, of those that are in use: this part's own, or, where there is none, any.
     fn ring_for(&self, packet: &[u8]) -> Option<usize> {
-        let queues = &self.control.device()?.queues;
-        let used = || (H::OUT..queues.len()).step_by(2).filter(|&number| queues[number].ring.is_some());
-        match used().count() {
+        let used = self.outside.rings.all().used();
+        let own = used & self.own[1];
+        let rings = if own == 0 { used & self.out } else { own };
+        match rings.count_ones() {
             0 => None,
-            1 => used().next(),
+            1 => Some(rings.trailing_zeros() as usize),
             several => {
                 let hash = self.hash.hash_frame(packet, Ports::default()).unwrap_or(0);
-                used().nth(hash as usize % several)
+                bits(rings).nth((hash % several) as usize)
             }
         }
     }
 }
 
+/// The numbers of the bits that are set, from the lowest on.
+fn bits(set: u32) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(set), |set| Some(set & set.wrapping_sub(1)))
+        .take_while(|&set| set != 0)
+        .map(|set| set.trailing_zeros() as usize)
+}
+
+/// The first bit from a number on, or the lowest, of a set that has one.
+#[inline(always)]
+fn next_of(set: u32, from: usize) -> usize {
+    let behind = set & u32::MAX.checked_shl(from as u32).unwrap_or(0);
+    (if behind == 0 { set } else { behind }).trailing_zeros() as usize
+}
+
 impl<H: Half> AsFd for Card<H> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.outside.waiter.as_fd()
+        self.outside.waiter().as_fd()
     }
 }
 
@@ -399,6 +485,7 @@ impl<H: Half> Port for Card<H> {
             self.counters.refused_length += 1;
             return Ok(Transmit::Refused);
         };
+        self.features = self.outside.rings.all().features();
         let metadata = self.known_to_peer(metadata);
         let transmit = if self.peer_takes(metadata, &headers) {
             self.put(now, metadata, Some(&headers), packet)
@@ -412,8 +499,8 @@ impl<H: Half> Port for Card<H> {
     }
 
     fn flush(&mut self, _now: Time) -> Result<(), PortError> {
-        let rings = self.control.device().map_or(0, |device| device.queues.len());
-        (H::OUT..rings).step_by(2).for_each(|number| self.show(number));
+        let unshown = std::mem::take(&mut self.unshown);
+        bits(unshown).for_each(|number| self.show(number));
         Ok(())
     }
 
@@ -423,10 +510,11 @@ impl<H: Half> Port for Card<H> {
         }
         if self.is_connected() {
             // Until the other side has been asked for word, nobody would be woken.
-            let is_polled = self.control.device().is_some_and(Device::is_polled);
-            return (!self.armed || is_polled || self.has_unshown()).then_some(Time::ZERO);
+            let is_polled = self.own[0] & self.outside.rings.all().polled() != 0;
+            return (!self.armed || is_polled || self.unshown != 0).then_some(Time::ZERO);
         }
-        self.control.next_due()
+        // Another part is woken by the first.
+        self.control.as_ref().and_then(|control| control.next_due())
     }
 
     fn counters(&self) -> &Counters {
@@ -459,7 +547,8 @@ impl<H: Half> Port for Card<H> {
     }
 
     fn description(&self) -> String {
-        self.control.description(&self.options)
+        // The first part speaks for all.
+        self.control.as_ref().map_or_else(String::new, |control| control.description(&self.options))
     }
 
     fn arm(&mut self) {
@@ -470,7 +559,7 @@ impl<H: Half> Port for Card<H> {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.outside.waiter.as_fd())
+        Some(self.outside.waiter().as_fd())
     }
 
     fn can_bequeath(&self) -> bool {
@@ -486,21 +575,17 @@ impl<H: Half> Port for Card<H> {
     }
 }
 
-impl<H: Half> Card<H> {
-    /// Whether the other side was not told of something that was sent to it.
-    fn has_unshown(&self) -> bool {
-        let out = self.control.device().into_iter().flat_map(|device| device.queues.iter().skip(H::OUT).step_by(2));
-        out.filter_map(|queue| queue.ring.as_ref()).any(|ring| ring.unshown() > 0)
-    }
-}
-
 impl<H: Half> Drop for Card<H> {
     fn drop(&mut self) {
-        self.end(Time::ZERO, "the port is closed");
+        if let Some(control) = &mut self.control {
+            control.end(Time::ZERO, "the port is closed", &self.outside, &mut self.counts);
+        }
         // The last one waits for the kernel's other cores, some milliseconds.
         self.outside.ringer.take().into_iter().for_each(|ringer| self.outside.closer.close(ringer));
     }
 }
 
+#[cfg(test)]
+mod parts_tests;
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ use super::wish::Wish;
 /// Flags of a descriptor.
 pub(super) const NEXT: u16 = 1;
 pub(super) const WRITE: u16 = 2;
-const INDIRECT: u16 = 4;
+pub(super) const INDIRECT: u16 = 4;
 
 pub(super) const INDEX: usize = 2;
 pub(super) const SLOTS: usize = 4;

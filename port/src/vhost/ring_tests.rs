@@ -91,6 +91,32 @@ impl Driver {
         Some(bytes)
     }
 
+    /// How many chains the device has.
+    pub(in super::super) fn under_way(&self) -> u16 {
+        self.next.wrapping_sub(self.seen)
+    }
+
+    /// Up to where the device has used.
+    pub(in super::super) fn used_index(&self) -> u16 {
+        self.memory[0].load_acquire_u16(USED_RING + INDEX)
+    }
+
+    /// All of the ring, as the device may change it.
+    pub(in super::super) fn image(&self) -> Vec<u64> {
+        (USED_RING..BUFFERS as usize).step_by(8).map(|at| self.memory[0].load_u64(at)).collect()
+    }
+
+    /// Writes something somewhere into descriptors and slots.
+    pub(in super::super) fn scribble(&self, generator: &mut fastrand::Rng) {
+        let at = [DESCRIPTORS, AVAILABLE + 8, USED_RING][generator.usize(..3)] + 8 * generator.usize(..32);
+        self.memory[0].store_u64(at, generator.u64(..));
+    }
+
+    /// Says that more is available than a ring has slots.
+    pub(in super::super) fn run_ahead(&mut self) {
+        self.memory[0].store_release_u16(AVAILABLE + INDEX, self.next.wrapping_add(100 * LENGTH as u16));
+    }
+
     /// The same, at an index of both rings.
     fn at(index: u16) -> Driver {
         let driver = Driver::new();

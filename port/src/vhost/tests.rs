@@ -13,24 +13,24 @@ use crate::offload::virtio::Checksum;
 use crate::peer::socket;
 
 /// The features that a driver of today agrees on.
-const MODERN: u64 = feature::VERSION_1 | feature::MERGED_BUFFERS | feature::PROTOCOL | feature::INDIRECT;
+pub(super) const MODERN: u64 = feature::VERSION_1 | feature::MERGED_BUFFERS | feature::PROTOCOL | feature::INDIRECT;
 /// The protocol's: replies, and memory one region after the other.
 const PROTOCOL: u64 = 1 << 3 | 1 << 15;
 const NEEDS_REPLY: u32 = 8;
 
-fn milliseconds(count: u64) -> Time {
+pub(super) fn milliseconds(count: u64) -> Time {
     Time::from_nanoseconds(1_000_000 * count)
 }
 
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-fn options(folder: &tempfile::TempDir) -> VhostOptions {
+pub(super) fn options(folder: &tempfile::TempDir) -> VhostOptions {
     VhostOptions::new(folder.path().join("socket").to_str().expect("text"))
 }
 
-fn event() -> OwnedFd {
+pub(super) fn event() -> OwnedFd {
     eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd")
 }
 
@@ -39,9 +39,9 @@ fn has_rung(bell: &OwnedFd) -> bool {
     rustix::io::read(bell, &mut bytes).is_ok_and(|read| read == 8)
 }
 
-fn is_awake(port: &VhostUser) -> bool {
+pub(super) fn is_awake(port: &VhostUser) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&port.outside.waiter, PollFlags::IN)], Some(&NOW)) == Ok(1)
+    poll(&mut [PollFd::new(port.outside.waiter(), PollFlags::IN)], Some(&NOW)) == Ok(1)
 }
 
 /// Looks at the socket, so often that it is looked at whatever the time is; no frame may come.
@@ -53,7 +53,7 @@ fn look(port: &mut VhostUser, now: Time) {
 }
 
 /// A frontend that says what the test wants.
-struct Frontend {
+pub(super) struct Frontend {
     socket: OwnedFd,
     closer: Closer,
 }
@@ -94,8 +94,38 @@ impl Frontend {
         self.hear()
     }
 
+    /// One at a port that others look after.
+    pub(super) fn at(path: &str) -> Frontend {
+        let socket = socket::connect(path, SocketType::STREAM).expect("a server");
+        Frontend { socket, closer: Closer::start().expect("a thread") }
+    }
+
+    /// Says something of which the other side tells how it went, and waits for that.
+    pub(super) fn asked(
+        &self,
+        request: u32,
+        body: &[u64],
+        descriptor: Option<&OwnedFd>,
+        meanwhile: &mut dyn FnMut(),
+    ) -> u64 {
+        self.say(request, NEEDS_REPLY, body, descriptor);
+        let began = conic_native::clock::now();
+        loop {
+            if let Some(word) = self.hear() {
+                return word;
+            }
+            meanwhile();
+            assert!(conic_native::clock::now().since(began).seconds() < 20.0, "no answer to {request}");
+            conic_native::yield_core();
+        }
+    }
+
+    pub(super) fn hang_up(&self) {
+        rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both).expect("a socket");
+    }
+
     /// Whether the port has hung up.
-    fn is_shut_out(&self) -> bool {
+    pub(super) fn is_shut_out(&self) -> bool {
         let mut bytes = [0; 64];
         loop {
             match socket::receive(&self.socket, &mut bytes, &self.closer) {
@@ -106,11 +136,10 @@ impl Frontend {
         }
     }
 
-    fn agree(&self, port: &mut VhostUser, features: u64) {
+    pub(super) fn agree(&self, features: u64) {
         self.say(3, 0, &[], None);
         self.say(2, 0, &[features], None);
         self.say(16, 0, &[PROTOCOL], None);
-        port.attend(Time::ZERO);
     }
 
     fn bring(&self, port: &mut VhostUser, driver: &Driver, begin: u64) {
@@ -122,15 +151,21 @@ impl Frontend {
 
     /// Sets a ring up; its kick and its call.
     fn begin(&self, port: &mut VhostUser, ring: u64, driver: &Driver) -> [OwnedFd; 2] {
+        self.begin_ring(ring, driver, &mut || port.attend(Time::ZERO))
+    }
+
+    /// The same, at a port that is looked after meanwhile.
+    pub(super) fn begin_ring(&self, ring: u64, driver: &Driver, meanwhile: &mut dyn FnMut()) -> [OwnedFd; 2] {
         let bells = [event(), event()];
         let parts = driver.parts();
         let addresses = [ring, parts.descriptors, parts.used, parts.available, 0];
-        assert_eq!(self.ask(port, 8, &[ring | u64::from(LENGTH) << 32], None), Some(0));
-        assert_eq!(self.ask(port, 10, &[ring], None), Some(0));
-        assert_eq!(self.ask(port, 9, &addresses, None), Some(0));
-        assert_eq!(self.ask(port, 13, &[ring], Some(&bells[1])), Some(0));
-        assert_eq!(self.ask(port, 12, &[ring], Some(&bells[0])), Some(0));
-        assert_eq!(self.ask(port, 18, &[ring | 1 << 32], None), Some(0));
+        let [kick, call] = [Some(&bells[0]), Some(&bells[1])];
+        assert_eq!(self.asked(8, &[ring | u64::from(LENGTH) << 32], None, meanwhile), 0);
+        assert_eq!(self.asked(10, &[ring], None, meanwhile), 0);
+        assert_eq!(self.asked(9, &addresses, None, meanwhile), 0);
+        assert_eq!(self.asked(13, &[ring], call, meanwhile), 0);
+        assert_eq!(self.asked(12, &[ring], kick, meanwhile), 0);
+        assert_eq!(self.asked(18, &[ring | 1 << 32], None, meanwhile), 0);
         bells
     }
 }
@@ -147,7 +182,8 @@ struct Guest {
 impl Guest {
     fn start(port: &mut VhostUser, features: u64) -> Guest {
         let frontend = Frontend::connect(port);
-        frontend.agree(port, features);
+        frontend.agree(features);
+        port.attend(Time::ZERO);
         let behind = 2 * REGION as u64;
         let (inward, outward) = (Driver::behind(0), Driver::behind(behind));
         frontend.bring(port, &inward, 0);
@@ -292,7 +328,7 @@ fn another_process_goes_on_where_this_one_stops() {
         let legacy = port.bequeath().expect("a legacy");
         drop(port);
         assert!(!guest.frontend.is_shut_out());
-        port = VhostUser::inherit(&options, vec![legacy]).expect("a port");
+        port = VhostUser::inherit(&options, vec![legacy]).expect("a port").remove(0);
         assert!(port.is_up(), "{}", port.description());
         assert_eq!(guest.inward.got().map(|got| got[LONG_HEADER]), Some(round as u8));
         assert!(has_rung(&guest.bells[0][1]));
@@ -307,7 +343,7 @@ fn another_process_goes_on_where_this_one_stops() {
     look(&mut port, milliseconds(3));
     let legacy = port.bequeath().expect("a legacy");
     drop(port);
-    let mut port = VhostUser::inherit(&options, vec![legacy]).expect("a port");
+    let mut port = VhostUser::inherit(&options, vec![legacy]).expect("a port").remove(0);
     assert!(guest.frontend.is_shut_out() && !port.is_up());
     let _again = Guest::start(&mut port, MODERN);
     // Nobody is no legacy either; words that are missing are an error.
@@ -315,6 +351,28 @@ fn another_process_goes_on_where_this_one_stops() {
     let legacy = nobody.bequeath().expect("a legacy");
     let short = Legacy { words: Vec::new(), ..legacy };
     assert!(VhostUser::inherit(&options, vec![short]).is_err());
+}
+
+#[test]
+fn a_packed_ring_stands_where_it_takes_and_uses_and_dpdk_says_the_one_alone() {
+    let folder = folder();
+    let mut port = VhostUser::open(&options(&folder)).expect("a port");
+    for (features, said, answer) in [
+        (MODERN | feature::PACKED, 0x8005_8005, Some(0x8005_8005)),
+        (MODERN | feature::PACKED, 0x8003, Some(0x8003_8003)),
+        (MODERN, 0x8003, Some(0x8003)),
+        (MODERN, 0x8005_8005, None),
+    ] {
+        let frontend = Frontend::connect(&mut port);
+        frontend.agree(features);
+        let heard = frontend.ask(&mut port, 10, &[said << 32], None);
+        assert_eq!(heard, Some(u64::from(answer.is_none())));
+        if let Some(answer) = answer {
+            assert_eq!(frontend.ask(&mut port, 11, &[0], None), Some(answer << 32));
+        }
+        drop(frontend);
+        look(&mut port, Time::ZERO);
+    }
 }
 
 #[test]
@@ -343,7 +401,8 @@ fn what_cannot_be_is_answered_so_or_ends_the_session() {
     ];
     for (what, request, body, descriptor) in lies {
         let frontend = Frontend::connect(&mut port);
-        frontend.agree(&mut port, MODERN);
+        frontend.agree(MODERN);
+        port.attend(Time::ZERO);
         assert_eq!(frontend.ask(&mut port, request, body, descriptor), Some(1), "{what}");
         assert!(!frontend.is_shut_out(), "{what}");
         frontend.say(request, 0, body, descriptor);
@@ -556,7 +615,7 @@ fn sessions_leave_nothing_behind() {
     look(&mut port, Time::ZERO);
     settle(&port);
     let waits = |port: &VhostUser| {
-        let path = format!("/proc/self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(&port.outside.waiter));
+        let path = format!("/proc/self/fdinfo/{}", std::os::fd::AsRawFd::as_raw_fd(port.outside.waiter()));
         std::fs::read_to_string(path).expect("a waiter").matches("tfd:").count()
     };
     let before = waits(&port);
@@ -619,7 +678,8 @@ fn any_message_is_survived() {
         let _ = port.transmit(now, &[1; 60]).expect("a port");
         if frontend.is_shut_out() {
             frontend = Frontend::connect(&mut port);
-            frontend.agree(&mut port, MODERN);
+            frontend.agree(MODERN);
+            port.attend(Time::ZERO);
         }
     }
     let sessions = port.details().into_iter().find(|(name, _)| *name == "sessions").expect("a count").1;

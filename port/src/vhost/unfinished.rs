@@ -23,17 +23,16 @@ impl<H: Half> Card<H> {
 
     /// What may be said to the other side: that a checksum was found right only to a driver that has agreed to hear of checksums (5.1.6.4.1).
     pub(super) fn known_to_peer(&self, metadata: Metadata) -> Metadata {
-        let hears = H::SAYS_VALID && self.control.device().is_some_and(|device| device.has(feature::GUEST_CHECKSUM));
+        let hears = H::SAYS_VALID && self.has(feature::GUEST_CHECKSUM);
         let is_hidden = metadata.checksum == Checksum::Valid && !hears;
         Metadata { checksum: if is_hidden { Checksum::Unknown } else { metadata.checksum }, ..metadata }
     }
 
     /// Whether the other side takes a packet as it is.
     pub(super) fn peer_takes(&self, metadata: Metadata, headers: &Headers) -> bool {
-        let Some(device) = self.control.device() else { return false };
-        let checksum = !matches!(metadata.checksum, Checksum::Partial { .. }) || device.has(H::CHECKSUM);
+        let checksum = !matches!(metadata.checksum, Checksum::Partial { .. }) || self.has(H::CHECKSUM);
         let of_version = H::TCP[usize::from(headers.version == Network::Six)];
-        checksum && (metadata.segmentation.is_none() || device.has(of_version))
+        checksum && (metadata.segmentation.is_none() || self.has(of_version))
     }
 
     /// Does what is left of a packet, and puts what comes of it, for a driver that takes none with work left.

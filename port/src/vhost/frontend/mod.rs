@@ -15,16 +15,16 @@ mod ring;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use conic_native::{Held, Mapping};
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::channel::Channel;
 use super::half::{Device, Half, Outside, Queue, Side, feature, protocol};
 use super::message::{Header, Place, ask, halves, word};
 use super::{Card, Counts, VhostOptions};
 use crate::Legacy;
-use crate::peer::watch;
 use ring::{BUFFER, DriverRing, Layout};
 
 /// Where the memory begins, for the backend: an address like another.
@@ -46,6 +46,9 @@ mod request {
     pub(super) const GET_QUEUES: u32 = 17;
     pub(super) const ENABLE: u32 = 18;
 }
+
+/// What the backend of a card may have and its frontend does not use.
+const NOT_HERE: u64 = feature::INDIRECT | feature::ANY_LAYOUT | feature::PACKED;
 
 /// A message that waits for its turn, with its descriptor.
 type Waiting = (u32, Vec<u32>, Option<OwnedFd>);
@@ -84,11 +87,11 @@ impl Half for Frontend {
         }
     }
 
-    fn bell<R>(queue: &Queue<R>) -> Option<&Held> {
+    fn bell(queue: &Queue) -> Option<&Arc<Held>> {
         queue.kick.as_ref()
     }
 
-    fn awaited<R>(queue: &Queue<R>) -> Option<&Held> {
+    fn awaited(queue: &Queue) -> Option<&Arc<Held>> {
         queue.call.as_ref()
     }
 
@@ -105,7 +108,7 @@ impl Half for Frontend {
         (header, body, descriptors): (Header, &[u8], Vec<Held>),
         channel: &Channel,
         options: &VhostOptions,
-        outside: &Outside,
+        outside: &Outside<DriverRing>,
         counts: &mut Counts,
     ) -> Result<(), &'static str> {
         if !header.is_reply || !descriptors.is_empty() || device.half.expected.take() != Some(header.request) {
@@ -115,7 +118,7 @@ impl Half for Frontend {
         match header.request {
             request::GET_FEATURES => {
                 // Merged buffers, or the long header of version 1: without either a frame of more than one buffer could not come.
-                device.features = said & feature::offered(options) & !(feature::INDIRECT | feature::ANY_LAYOUT);
+                device.features = said & feature::offered(options) & !NOT_HERE;
                 device.half.say(request::SET_OWNER, &[], None);
                 if device.has(feature::PROTOCOL) {
                     return device.half.expect(request::GET_PROTOCOL, channel);
@@ -141,13 +144,13 @@ impl Half for Frontend {
                 counts.failed += 1;
                 return Err("the backend could not do what it was asked");
             }
-            _ => return device.go_on(channel),
+            _ => return device.go_on(channel, outside),
         }
         if device.half.pairs == 1 {
             device.features &= !feature::SEVERAL_QUEUES;
         }
         device.make(options, outside).map_err(|_| "no memory for the rings")?;
-        device.go_on(channel)
+        device.go_on(channel, outside)
     }
 
     /// The backend knows this process's memory by its connection: another one connects anew when this one has hung up.
@@ -174,7 +177,7 @@ impl Frontend {
 
 impl Device<Frontend> {
     /// Makes memory and rings, and all messages that the backend is to hear of them.
-    fn make(&mut self, options: &VhostOptions, outside: &Outside) -> io::Result<()> {
+    fn make(&mut self, options: &VhostOptions, outside: &Outside<DriverRing>) -> io::Result<()> {
         let layout = self.half.layout;
         let rings = 2 * self.half.pairs;
         let bytes = rings * layout.bytes();
@@ -182,7 +185,8 @@ impl Device<Frontend> {
         drop(mapping);
         let place = Place { guest: BEGIN, bytes: bytes as u64, user: BEGIN, offset: 0 };
         let passed = memory.try_clone()?;
-        self.regions.add(place, Held::own(memory), false, bytes as u64).map_err(io::Error::other)?;
+        let added = self.memory().and_then(|regions| regions.add(place, Held::own(memory), false, bytes as u64));
+        added.map_err(io::Error::other)?;
         let [features, begin, size] = [self.features, BEGIN, bytes as u64].map(halves);
         self.half.say(request::SET_FEATURES, &features, None);
         self.half.say(request::SET_MEMORY, &[&[1, 0], &begin[..], &size, &begin, &[0, 0]].concat(), Some(passed));
@@ -196,14 +200,11 @@ impl Device<Frontend> {
             let parts = layout.parts(number);
             let places = [parts.descriptors, parts.used, parts.available, 0].map(halves).concat();
             self.half.say(request::SET_PARTS, &[&[ring_number, 0], &places[..]].concat(), None);
-            // Of what was sent nothing is awaited.
-            if number % 2 != Frontend::OUT {
-                watch(&outside.waiter, call.as_fd(), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
-            }
             self.half.say(request::SET_CALL, &halves(number as u64), Some(call.try_clone()?));
             self.half.say(request::SET_KICK, &halves(number as u64), Some(kick.try_clone()?));
-            self.queues[number].kick = Some(Held::own(kick));
-            self.queues[number].call = Some(Held::own(call));
+            self.queues[number].kick = Some(Arc::new(Held::own(kick)));
+            self.queues[number].call = Some(Arc::new(Held::own(call)));
+            self.await_word(number, outside)?;
             self.half.made.push(ring);
         }
         if self.has(feature::PROTOCOL) {
@@ -213,7 +214,7 @@ impl Device<Frontend> {
     }
 
     /// Says what comes next; begins behind the last.
-    fn go_on(&mut self, channel: &Channel) -> Result<(), &'static str> {
+    fn go_on(&mut self, channel: &Channel, outside: &Outside<DriverRing>) -> Result<(), &'static str> {
         let replies = self.half.protocol & protocol::REPLIES != 0;
         while let Some((request, body, descriptor)) = self.half.waiting.pop_front() {
             let message = ask(request, replies, &body);
@@ -223,9 +224,9 @@ impl Device<Frontend> {
                 return Ok(());
             }
         }
-        for (queue, ring) in self.queues.iter_mut().zip(self.half.made.drain(..)) {
+        for (number, ring) in std::mem::take(&mut self.half.made).into_iter().enumerate() {
             ring.interrupt(&self.regions, false);
-            queue.ring = Some(ring);
+            self.serve(number, ring, outside);
         }
         Ok(())
     }
