@@ -29,7 +29,7 @@ impl Buffers {
 ///
 /// Who cannot send takes messages in meanwhile, so that no ring of nodes waits for each other. Where the interface lets them overflow to
 /// memory by itself, only once its queue there is full too, and then all of them: the paper's device interrupts the processor, which
-/// "drain[s] the CQ" into memory of its own (section 2.3); here the processor that waits looks for itself, and one that does not will
+/// drains the queue into memory of its own (section 2.3); here the processor that waits looks for itself, and one that does not will
 /// receive.
 #[derive(Debug)]
 pub struct Endpoint<C> {

@@ -9,7 +9,7 @@ pub struct VhostOptions {
     pub socket: String,
     /// Who makes it.
     pub role: Role,
-    /// Pairs of rings that are offered, or asked for, 1 to 16. Of [`crate::Card::open_queues`]: the parts.
+    /// Pairs of rings that are offered, or asked for, 1 to 16. Of `open_queues`: the parts.
     pub queues: usize,
     /// Whether the other side may leave checksums and the cutting of TCP packets to the port, and is given packets of which these are left.
     pub offload: bool,

@@ -15,9 +15,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use conic_native::{Count, Held};
+use conic_native::{Count, Held, spin, yield_core};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::memory::Regions;
@@ -69,9 +69,24 @@ pub(super) struct Rings<R> {
     complaint: Mutex<Option<(u64, &'static str)>>,
 }
 
+/// How often a thread looks at a lock that another one has before it lets others have its core: a few microseconds, in which a packet is put.
+const LOOKS: u32 = 100;
+
 /// Locks what a thread that panicked may have left: a ring is checked against the other side's lies, and so against half a step of this one's.
+/// Whoever has it has it for a packet: one that sleeps for it would have to be woken, by a system call of who serves a ring.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut looks = 0;
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(left)) => return left.into_inner(),
+            Err(TryLockError::WouldBlock) if looks < LOOKS => {
+                looks += 1;
+                spin();
+            }
+            Err(TryLockError::WouldBlock) => yield_core(),
+        }
+    }
 }
 
 impl<R> Rings<R> {
