@@ -10,6 +10,7 @@
 //! | `fills.rs` | its line fill buffers |
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `line.rs` | what home agents know of a line |
+//! | `alone.rs` | their answers to requests that memory alone decides |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `reorder.rs` | loads that a core has issued and goes on behind |
 //! | `stores.rs` | its store buffer |
@@ -31,6 +32,7 @@
 
 pub(crate) mod access;
 mod agent;
+mod alone;
 mod device;
 mod engine;
 mod fill;
@@ -109,6 +111,10 @@ impl Default for Options {
 pub(crate) enum Event {
     /// A message is at a node's home agents, and need not be looked up, or has been.
     Home { node: u8, line: u32, message: ToHome },
+    /// Memory answers a request that nothing else is awaited for: its grant has its place in the order already.
+    Decides { node: u8, line: u32 },
+    /// Memory has answered such a request, whose grant was sent ahead of that: its entry is free, and who waits for it goes on.
+    Ends { node: u8, line: u32 },
     /// A message is at a node's home agents, whose slice must look it up. A kind of its own, so that the host need not foresee twice
     /// which message it is.
     LookUp { node: u8, line: u32, message: ToHome },
@@ -187,6 +193,8 @@ pub struct Machine {
     actives: Vec<Active>,
     /// For each of them, memory's answer that nobody is told of: the place in the order that it has.
     untold_answers: Vec<Option<Key>>,
+    /// Whether the request that is handled is one that memory decides.
+    decides: bool,
     /// When the channel is done with the line that a write past the caches has just written.
     written_until: u64,
     free_actives: Vec<u32>,
@@ -256,6 +264,7 @@ impl Machine {
             room: Room::for_many(),
             actives: Vec::new(),
             untold_answers: Vec::new(),
+            decides: false,
             written_until: 0,
             free_actives: Vec::new(),
             data: pages::collect((0..lines).map(|_| Line::ZERO)),
@@ -376,6 +385,13 @@ impl Machine {
     /// Sends a message to a core.
     pub(crate) fn send_core(&mut self, time: u64, node: u8, agent: u16, line: u32, message: ToCore) {
         let key = self.key(time, node as usize);
+        self.send_core_in_order(key, node, agent, line, message);
+    }
+
+    /// Sends a message to a core that has its place in the order.
+    #[inline(always)]
+    pub(crate) fn send_core_in_order(&mut self, key: Key, node: u8, agent: u16, line: u32, message: ToCore) {
+        let time = key.time;
         if let Some(recorder) = &mut self.recorder {
             recorder.sent_to_core(key, self.now, node, agent, line, message);
         }
@@ -450,6 +466,8 @@ impl Machine {
             }
             match event {
                 Event::Home { node, line, message } => self.at_home(node as usize, line, message),
+                Event::Decides { node, line } => self.memory_has_decided(node as usize, line),
+                Event::Ends { node, line } => self.answered_ahead_ends(node as usize, line),
                 Event::LookUp { node, line, message } => {
                     if self.is_looked_up(node as usize, line, message) {
                         self.at_home(node as usize, line, message);

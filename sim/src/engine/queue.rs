@@ -32,9 +32,14 @@ impl Key {
         Key { time, order: u64::from(source) << 48 | sequence & 0xffff_ffff_ffff }
     }
 
+    /// The event of the same source that comes next, so much later.
+    pub fn next(self, later: u64) -> Key {
+        Key { time: self.time + later, order: self.order + 1 }
+    }
+
     /// Whether it comes before another one.
     #[inline(always)]
-    fn is_before(self, other: Key) -> bool {
+    pub fn is_before(self, other: Key) -> bool {
         // As one number: which of two is earlier is as hard to foresee as can be.
         let number = |key: Key| u128::from(key.time) << 64 | u128::from(key.order);
         number(self) < number(other)

@@ -1,8 +1,9 @@
 //! A node's home agents: what they send, and what that takes.
 
-use crate::protocol::home::{self, Action, LastLevel};
+use crate::protocol::home::{self, Action, Alone, LastLevel};
 use crate::protocol::{Ask, Asker, Copy, ToCore, ToHome, Version};
 
+use super::line::Pending;
 use super::queues::Queue;
 use super::tags::Gone;
 use super::{COMPLETING, Event, Machine};
@@ -12,8 +13,27 @@ impl Machine {
     // On its own, as what is at a core is: together the loop over events has not enough of the host's registers.
     #[inline(never)]
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
-        if let ToHome::Evicted { core, dirty, version } = message {
-            return self.given_up(node, line, core, dirty, version);
+        match message {
+            ToHome::Evicted { core, dirty, version } => return self.given_up(node, line, core, dirty, version),
+            ToHome::Request { .. } => {
+                if let Some(alone) = self.needs_alone(node, line, message) {
+                    if !self.is_watched() {
+                        return self.start_alone(node, line, alone, message);
+                    }
+                    self.decides = matches!(alone, Alone::Memory(_));
+                }
+            }
+            ToHome::Memory => {
+                if let Some(Pending::Memory { ask, sets_directory }) = self.lines[line as usize].pending(node) {
+                    return self.reply_alone(node, line, ask, sets_directory);
+                }
+            }
+            ToHome::Reply { grant, version, .. } => {
+                if let Some(Pending::Reply { core, ask }) = self.lines[line as usize].pending(node) {
+                    return self.grant_alone(node, line, core, ask, (grant, version));
+                }
+            }
+            _ => {}
         }
         let at = line as usize;
         // What the probes must know of before; nothing where nobody probes.
@@ -81,7 +101,7 @@ impl Machine {
     fn begin(&mut self, node: usize, line: u32) -> u32 {
         let record = &mut self.lines[line as usize];
         let before = record.active[node];
-        if before != 0 && before != COMPLETING {
+        if before != 0 && before != COMPLETING && record.pending(node).is_none() {
             return before;
         }
         let index = self.free_actives.pop().unwrap_or_else(|| {
@@ -90,10 +110,14 @@ impl Machine {
             self.actives.len() as u32
         });
         // Both at once: which of the two lines are mostly left as is hard for the host to foresee, that it is over is not.
-        if (before == COMPLETING) & (record.completion() > self.now) {
-            self.actives[index as usize - 1].completes_at(record.completion());
-        }
+        let may_last = (before == COMPLETING) & (record.completion() >= self.now);
+        let pending = record.pending(node);
         record.active[node] = index;
+        if let Some(request) = pending {
+            self.write_down(index, request);
+        } else if may_last {
+            self.wait_for_completion(node, line, index);
+        }
         index
     }
 
@@ -147,7 +171,13 @@ impl Machine {
                 if let ToCore::Grant { copy: Copy::Invalid, .. } = message {
                     return self.answer_once_written(node, agent, line, message);
                 }
-                self.send_core(self.now + self.ways[node].home_to_core, node as u8, agent, line, message);
+                if self.decides
+                    && let Some(key) = self.place_of_decided(node)
+                {
+                    self.send_core_in_order(key, node as u8, agent, line, message);
+                } else {
+                    self.send_core(self.now + self.ways[node].home_to_core, node as u8, agent, line, message);
+                }
                 if let ToCore::Grant { .. } = message {
                     self.give_entry(node, line, true);
                 }
@@ -162,11 +192,7 @@ impl Machine {
                 let done = self.now + self.ways[node].llc_read;
                 self.send_home(done, node, node as u8, line, ToHome::LastLevel);
             }
-            Action::WriteMemory => {
-                let done = self.nodes[node].memory.write_to(self.lines[line as usize].channel(), self.now);
-                self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
-                self.written_until = done;
-            }
+            Action::WriteMemory => self.write_memory(node, line),
             Action::ToDevice(request, _) => {
                 self.give_entry(node, line, true);
                 self.answer_device(line, request);
@@ -178,6 +204,13 @@ impl Machine {
             }
             Action::Ready(write) => self.write_is_ready(write),
         }
+    }
+
+    /// Writes a line to a node's memory.
+    pub(super) fn write_memory(&mut self, node: usize, line: u32) {
+        let done = self.nodes[node].memory.write_to(self.lines[line as usize].channel(), self.now);
+        self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
+        self.written_until = done;
     }
 
     /// Answers a core's write past the caches when memory has it, the later the more its channel has to do. Until then it is the home
@@ -204,8 +237,11 @@ impl Machine {
     /// happens then unless that answer comes later still: it keeps its place in the order, and is no event yet.
     #[inline]
     fn memory_answers(&mut self, node: usize, line: u32, done: u64) {
+        if std::mem::take(&mut self.decides) {
+            return self.memory_will_decide(node, line, done);
+        }
         let index = self.lines[line as usize].active[node] as usize - 1;
-        if self.actives[index].awaits_node() && self.recorder.is_none() && self.queues.is_none() {
+        if self.actives[index].awaits_node() && !self.is_watched() {
             self.untold_answers[index] = Some(self.key(done, node));
         } else {
             self.send_home(done, node, node as u8, line, ToHome::Memory);
@@ -226,7 +262,14 @@ impl Machine {
     }
 
     /// Sends a message to the other node.
-    fn cross(&mut self, node: usize, line: u32, message: ToHome, on_behalf: Option<(Asker, Ask)>, speculative: bool) {
+    pub(super) fn cross(
+        &mut self,
+        node: usize,
+        line: u32,
+        message: ToHome,
+        on_behalf: Option<(Asker, Ask)>,
+        speculative: bool,
+    ) {
         if let Some((Asker::Core(core), ask)) = on_behalf {
             let agent = self.nodes[node].cores[core as usize] as usize;
             let accesses = &mut self.agents[agent].counters.accesses;
@@ -263,7 +306,7 @@ impl Machine {
     }
 
     /// Gives back the credit of a request for a line that has been answered; the request that waits longest takes it.
-    fn give_credit(&mut self, node: usize, answered: u32) {
+    pub(super) fn give_credit(&mut self, node: usize, answered: u32) {
         let this = &mut self.nodes[node];
         if let Some(id) = this.credits.give(self.now) {
             let (line, message) = this.without_credit.remove(id as usize);
@@ -273,6 +316,15 @@ impl Machine {
         } else {
             self.leaves(Queue::Credits(node as u8), answered, self.now);
         }
+    }
+
+    /// A reply with a line leaves for the other node; says when it is there.
+    pub(super) fn send_reply(&mut self, node: usize, line: u32, message: ToHome) -> u64 {
+        let link = self.lines[line as usize].link();
+        let arrives = self.nodes[node].out.send_data_over(link, self.now);
+        self.give_entry(node, line, false);
+        self.send_home(arrives, node, 1 - node as u8, line, message);
+        arrives
     }
 
     /// A message to the other node is ready for the link of its line.

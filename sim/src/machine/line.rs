@@ -4,6 +4,7 @@ use crate::engine::pages::{self, Table};
 use crate::link::Direction;
 use crate::memory::Memory;
 use crate::parameters::Parameters;
+use crate::protocol::Ask;
 use crate::protocol::home::{Right, Stable};
 
 use super::slices;
@@ -14,7 +15,8 @@ use super::slices;
 #[repr(align(64))]
 pub(crate) struct LineRecord {
     pub stable: [Stable; 2],
-    /// For each node, one more than the place of what is under way for the line; zero if nothing is; or [`COMPLETING`].
+    /// For each node, one more than the place of what is under way for the line; zero if nothing is; [`COMPLETING`]; or, where that is
+    /// all, a [`Pending`] request.
     pub active: [u32; 2],
     /// The line's home, above that bit, in six bits each, the slice of home agents, the link and the memory channel that serve
     /// it, and above these [`PLACE_BITS`] when the other node will have acknowledged the last reply.
@@ -24,6 +26,47 @@ pub(crate) struct LineRecord {
 /// Nothing is under way for a line but an acknowledgement for which nobody waits. Most lines are left like this, so they
 /// must not take the room of one for which something is.
 pub(crate) const COMPLETING: u32 = u32::MAX;
+
+/// A request for a line that nobody in its node has, of which is known what it needs, and for which nothing has come in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// A core's, which has asked the line's home.
+    Reply { core: u8, ask: Ask },
+    /// The other node's, for which memory is read.
+    Memory { ask: Ask, sets_directory: bool },
+}
+
+/// The least that stands for a pending request.
+const PENDING: u32 = 0xc000_0000;
+/// Of such a number, the bit of [`Pending::Memory`], and the one of [`Ask::Own`].
+const OF_NODE: u32 = 1 << 8;
+const OWNS: u32 = 1 << 9;
+
+impl Pending {
+    /// What stands for it among what is under way.
+    #[inline(always)]
+    fn number(self) -> u32 {
+        let owns = |ask: Ask| if ask == Ask::Own { OWNS } else { 0 };
+        match self {
+            Pending::Reply { core, ask } => PENDING | owns(ask) | u32::from(core),
+            Pending::Memory { ask, sets_directory } => PENDING | owns(ask) | OF_NODE | u32::from(sets_directory),
+        }
+    }
+
+    /// What a number that is none of a place stands for.
+    #[inline(always)]
+    fn of(number: u32) -> Option<Pending> {
+        if number < PENDING || number == COMPLETING {
+            return None;
+        }
+        let ask = if number & OWNS == 0 { Ask::Read } else { Ask::Own };
+        if number & OF_NODE == 0 {
+            Some(Pending::Reply { core: number as u8, ask })
+        } else {
+            Some(Pending::Memory { ask, sets_directory: number & 1 == 1 })
+        }
+    }
+}
 
 /// Bits of a line's record that say who serves it.
 const PLACE_BITS: u32 = 19;
@@ -92,11 +135,43 @@ impl LineRecord {
         }
     }
 
+    /// The request that is under way in a node, where that is all and it is a pending one.
+    #[inline(always)]
+    pub fn pending(&self, node: usize) -> Option<Pending> {
+        Pending::of(self.active[node])
+    }
+
+    /// Leaves nothing under way in a node but a request.
+    #[inline(always)]
+    pub fn pends(&mut self, node: usize, request: Pending) {
+        self.active[node] = request.number();
+    }
+
     /// Leaves nothing under way in a node but an acknowledgement.
     pub fn complete_at(&mut self, node: usize, time: u64) {
         debug_assert!(time <= u64::MAX >> PLACE_BITS);
         self.active[node] = COMPLETING;
         let places = self.places_and_completion & ((1 << PLACE_BITS) - 1);
         self.places_and_completion = time << PLACE_BITS | places;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pending_request_is_what_its_number_stands_for_and_no_place_is_one() {
+        for ask in [Ask::Read, Ask::Own] {
+            let of_cores = (0..64).map(|core| Pending::Reply { core, ask });
+            let of_nodes = [false, true].map(|sets_directory| Pending::Memory { ask, sets_directory });
+            for request in of_cores.chain(of_nodes) {
+                let mut record = LineRecord::of(0, [0; 3]);
+                record.pends(1, request);
+                assert_eq!((record.pending(1), record.pending(0)), (Some(request), None));
+                assert!(record.is_busy(1, u64::MAX) && !record.is_busy(0, 0));
+            }
+        }
+        assert_eq!([0, 1, PENDING - 1, COMPLETING].map(Pending::of), [None; 4]);
     }
 }

@@ -21,12 +21,14 @@
 //! other node besides. If own requests had all entries of both, each could wait for one that the other has; if a snoop needed
 //! one, for its own line's request. A test shows the first.
 
+use crate::engine::Key;
 use crate::entries::{Entries, Limits};
 use crate::link::Spread;
 use crate::parameters::{NodeParameters, Parameters};
 use crate::probe::Cause;
 use crate::protocol::{Asker, ToHome};
 
+use super::alone::Ahead;
 use super::queues::Queue;
 use super::{Event, Machine, Node};
 
@@ -44,6 +46,25 @@ struct Slice {
     free_from: u64,
     looked_up: u64,
     entries: Entries,
+    /// Requests that were answered ahead of memory, and have their entries.
+    ahead: Vec<Ahead>,
+}
+
+impl Slice {
+    /// Frees the entries of those requests that were answered ahead and ended before the present, without an event: nobody waits for them.
+    #[inline(always)]
+    fn free_ended(&mut self, limits: Limits, present: Key) {
+        let mut place = 0;
+        while let Some(&Ahead { ends, told, .. }) = self.ahead.get(place) {
+            if told || !ends.is_before(present) {
+                place += 1;
+                continue;
+            }
+            self.ahead.swap_remove(place);
+            let next = self.entries.leave(limits, true);
+            debug_assert!(next.is_none(), "the end of a request is an event where one waits");
+        }
+    }
 }
 
 /// A request that found no entry, and what caused it, where that is written down.
@@ -87,6 +108,32 @@ impl Slices {
     pub fn busy(&self, slice: u8) -> (u32, usize) {
         let entries = &self.slices[usize::from(slice)].entries;
         (entries.taken(), entries.waiting())
+    }
+
+    /// A request is answered ahead, and has its entry until it ends: whether a request waits for one.
+    #[inline(always)]
+    pub fn ends(&mut self, slice: u8, ahead: Ahead) -> bool {
+        let slice = &mut self.slices[usize::from(slice)];
+        slice.ahead.push(ahead);
+        slice.entries.waiting() > 0
+    }
+
+    /// Those of one slice that were answered ahead.
+    pub fn ahead(&self, slice: u8) -> &[Ahead] {
+        &self.slices[usize::from(slice)].ahead
+    }
+
+    /// The same, to be changed.
+    pub fn ahead_mut(&mut self, slice: u8) -> &mut Vec<Ahead> {
+        &mut self.slices[usize::from(slice)].ahead
+    }
+
+    /// Takes an entry, if a request has one at once.
+    #[inline(always)]
+    fn take(&mut self, slice: u8, own: bool, present: Key) -> bool {
+        let (limits, slice) = (self.limits, &mut self.slices[usize::from(slice)]);
+        slice.free_ended(limits, present);
+        slice.entries.take(limits, own)
     }
 
     /// Begins the look-up of a message that is at a slice at `now`, or as soon as the slice has begun those before it; says when
@@ -158,8 +205,7 @@ impl Machine {
             _ => return true,
         };
         let slice = self.lines[line as usize].slice();
-        let slices = &mut self.nodes[node].slices;
-        let has = slices.slices[usize::from(slice)].entries.take(slices.limits, own);
+        let has = self.nodes[node].slices.take(slice, own, self.present);
         if has {
             self.enters(Queue::Entries(node as u8, slice), line, self.now);
         } else {
@@ -176,6 +222,7 @@ impl Machine {
         let id = without_entry.insert(Rejected { line, message, cause }) as u32;
         let at_once = slices.slices[usize::from(slice)].entries.arrive(slices.limits, id, own, self.now);
         debug_assert!(!at_once, "there was none");
+        self.tell_of_ends(node, slice);
         self.enters(Queue::WithoutEntry(node as u8, slice), id, self.now);
     }
 

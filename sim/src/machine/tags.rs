@@ -291,12 +291,25 @@ impl Tags {
     /// The way of a full set among some ways that was not used for longest and may go.
     #[inline(always)]
     fn oldest(&self, first: usize, among: u32, may_go: &mut impl FnMut(u32) -> bool) -> Option<usize> {
-        let ranked = |rank: u32| self.ways_that(first, |row| (row & u32x16::splat(RANK)).simd_eq(u32x16::splat(rank)));
-        (0..self.ways as u32).rev().find_map(|rank| {
-            let found = ranked(rank) & among;
-            let place = first * LANES + found.trailing_zeros() as usize;
-            (found != 0 && may_go(self.line_at(place)?)).then_some(place)
-        })
+        // Mostly it is the first that is looked at.
+        let last = self.ways as u32 - 1;
+        let oldest = self.ranked(first, among, last).filter(|&place| self.line_at(place).is_some_and(&mut *may_go));
+        oldest.or_else(|| self.next_oldest(first, among, may_go))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_oldest(&self, first: usize, among: u32, may_go: &mut impl FnMut(u32) -> bool) -> Option<usize> {
+        let of_rank =
+            |rank| self.ranked(first, among, rank).filter(|&place| self.line_at(place).is_some_and(&mut *may_go));
+        (0..self.ways as u32 - 1).rev().find_map(of_rank)
+    }
+
+    /// The place of the way of a set among some ways that has this rank.
+    #[inline(always)]
+    fn ranked(&self, first: usize, among: u32, rank: u32) -> Option<usize> {
+        let found = self.ways_that(first, |row| (row & u32x16::splat(RANK)).simd_eq(u32x16::splat(rank))) & among;
+        (found != 0).then(|| first * LANES + found.trailing_zeros() as usize)
     }
 
     /// Takes the line at a place out.

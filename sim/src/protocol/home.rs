@@ -1,5 +1,6 @@
 //! What a node's home agents do with a message about one line.
 
+mod alone;
 mod completion;
 mod eviction;
 mod finish;
@@ -8,6 +9,7 @@ mod serve;
 use std::collections::VecDeque;
 
 use super::{Ask, Asker, Copy, Found, Snoop, ToCore, ToHome, Version};
+pub use alone::{Alone, asked_alone};
 pub use completion::complete;
 pub use eviction::evict_last_level;
 
@@ -54,6 +56,23 @@ pub struct Stable {
     pub last_level: LastLevel,
     /// The node's right; at the home, the directory.
     pub right: Right,
+}
+
+impl Stable {
+    /// Whether a request of the other node changes the line's entry in the directory, in memory. Not if an earlier one has, after
+    /// which the other node gave the line up without a word; and not where a cache here hands the line over, which home agents
+    /// note beside their tags (Intel's manual of Skylake's uncore calls that HitME). To own a line whole nobody hands one over.
+    fn must_set_directory(&self, choices: &Choices, asker: Asker, ask: Ask) -> bool {
+        let nobody = self.copies == 0 && self.last_level == LastLevel::None;
+        let changes = match ask {
+            Ask::Read => nobody && choices.exclusive_grant,
+            Ask::Own => nobody,
+            Ask::OwnWhole => true,
+            _ => false,
+        };
+        let set = self.right == Right::None;
+        choices.directory_write && asker == Asker::Node && changes && !set
+    }
 }
 
 /// The choices of the protocol that the transition functions read.
@@ -133,6 +152,28 @@ struct Running {
 }
 
 impl Running {
+    /// A request for which nothing has been asked yet, that takes effect as soon as it can.
+    #[inline(always)]
+    fn started(asker: Asker, ask: Ask, has_data: bool) -> Running {
+        Running {
+            asker,
+            ask,
+            has_data,
+            write: 0,
+            order: Order::Free,
+            cores: 0,
+            node: false,
+            asked_home: false,
+            reply: None,
+            memory_awaited: false,
+            memory_read: false,
+            last_level_awaited: false,
+            from_core: None,
+            from_node: None,
+            sets_directory: false,
+        }
+    }
+
     /// Whether something must come before it can go on.
     fn awaits(&self) -> bool {
         // All of them at once: each for itself is hard for the host to foresee.
@@ -322,23 +363,8 @@ impl Handling<'_> {
     /// Starts a request: asks those who may have the line.
     // Not told by a [`Waiting`], which would have to be read just after it was written, part by part.
     fn start(&mut self, asker: Asker, ask: Ask, has_data: bool, write: u32, order: Order) {
-        let mut running = Running {
-            asker,
-            ask,
-            has_data,
-            write,
-            order,
-            cores: 0,
-            node: false,
-            asked_home: false,
-            reply: None,
-            memory_awaited: false,
-            memory_read: false,
-            last_level_awaited: false,
-            from_core: None,
-            from_node: None,
-            sets_directory: self.must_set_directory(asker, ask),
-        };
+        let sets_directory = self.stable.must_set_directory(self.choices, asker, ask);
+        let mut running = Running { write, order, sets_directory, ..Running::started(asker, ask, has_data) };
         if asker == Asker::Node && self.stable.right == Right::None {
             // It asks, so it has given the line up.
             self.stable.right = Right::Exclusive;

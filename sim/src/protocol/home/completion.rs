@@ -25,6 +25,11 @@ impl Active {
         (self.completing, self.completion) = (true, Some(time));
     }
 
+    /// What is under way ends, and [`crate::protocol::ToHome::Complete`] will say when, whoever waits for it.
+    pub fn will_be_completed(&mut self) {
+        (self.completing, self.completion) = (true, None);
+    }
+
     /// When a reply will have been acknowledged, where that is known and all that is under way; then nothing is any more, and
     /// whoever asked must say [`Active::completes_at`] before the next message that comes before that time.
     pub fn completes_alone(&mut self) -> Option<u64> {

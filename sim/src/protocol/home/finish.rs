@@ -164,21 +164,6 @@ impl Handling<'_> {
         Copy::Shared
     }
 
-    /// Whether a request of the other node changes the line's entry in the directory, in memory. Not if an earlier one has, after
-    /// which the other node gave the line up without a word; and not where a cache here hands the line over, which home agents
-    /// note beside their tags (Intel's manual of Skylake's uncore calls that HitME). To own a line whole nobody hands one over.
-    pub(super) fn must_set_directory(&self, asker: Asker, ask: Ask) -> bool {
-        let nobody = self.stable.copies == 0 && self.stable.last_level == LastLevel::None;
-        let changes = match ask {
-            Ask::Read => nobody && self.choices.exclusive_grant,
-            Ask::Own => nobody,
-            Ask::OwnWhole => true,
-            _ => false,
-        };
-        let set = self.stable.right == Right::None;
-        self.choices.directory_write && asker == Asker::Node && changes && !set
-    }
-
     /// Writes the line's entry in the directory, where the request changes it: a line is written whole.
     fn set_directory(&mut self, running: &Running) {
         if running.sets_directory {
