@@ -71,7 +71,7 @@ impl Machine {
         agent.note_read(line);
         agent.counters.accesses.loads += 1;
         agent.counters.accesses.merged += 1;
-        Ok(&agent.stores[store].data)
+        Ok(agent.stores.data(store))
     }
 
     /// Waits until a core may read a line, and takes the time that it takes.
@@ -207,8 +207,13 @@ impl Machine {
         }
         let after = agent.reorder.last();
         let begins = agent.time;
-        for bytes in parts {
-            self.agents[id].stores.push_back(Store { line, bytes, data: *data, after });
+        for (part, bytes) in parts.into_iter().enumerate() {
+            let stores = &mut self.agents[id].stores;
+            if part == 0 {
+                stores.push_back(line, bytes, data, after)
+            } else {
+                stores.push_part(bytes)
+            }
             // From when the first instruction began: the line may come before that ends.
             self.enters(Queue::StoreBuffer(id as u16), 0, begins);
         }

@@ -140,10 +140,10 @@ impl Machine {
             if !place.in_first {
                 agent.caches.promote(store.line, place.second);
             }
-            agent.stores.pop_front();
+            let Some(data) = agent.stores.pop_front() else { return };
             agent.requested = agent.requested.saturating_sub(1);
             self.leaves(Queue::StoreBuffer(id as u16), 0, self.now);
-            self.perform(id, store.line, place.second, store.bytes, &store.data);
+            self.perform(id, store.line, place.second, store.bytes, &data);
             if self.agents[id].is_engine {
                 self.give_up(id, store.line, place.second);
             }

@@ -63,6 +63,8 @@ impl Private {
             self.last[self.first.set(line)] = (line, second as u32);
             return Some(Place { second, in_first: true });
         }
+        // Lines are mostly used one after the other: with many cores a set is in none of the host's nearer caches any more.
+        self.second.prefetch_next(line);
         let second = self.second.find(line)?;
         self.second.touch(second);
         Some(Place { second, in_first: false })

@@ -274,6 +274,14 @@ impl Tags {
         prefetch(&self.rows[self.row_of(line).0]);
     }
 
+    /// Has the host bring the set of the next line.
+    #[inline(always)]
+    pub fn prefetch_next(&self, line: u32) {
+        if let Some(row) = self.rows.get(self.row_of(line).0 + (1 << self.row_shift)) {
+            prefetch(row);
+        }
+    }
+
     /// The ways of a set that a test of rows holds for, a bit each.
     #[inline(always)]
     fn ways_that(&self, first: usize, test: impl Fn(u32x16) -> u32x16) -> u32 {

@@ -188,7 +188,7 @@ impl Machine {
             Kind::DeviceUncached => {
                 let first = agent.stores.is_empty() && agent.reorder.is_empty();
                 let after = agent.reorder.last();
-                agent.stores.push_back(Store { line, bytes, data: *data, after });
+                agent.stores.push_back(line, bytes, data, after);
                 agent.time += self.timing.issue;
                 let time = agent.time;
                 self.enters(Queue::StoreBuffer(id as u16), 0, time - self.timing.issue);
@@ -214,7 +214,8 @@ impl Machine {
         if std::mem::replace(&mut past.storing, true) {
             return;
         }
-        let Some(&Store { line, bytes, data, .. }) = self.agents[id].stores.front() else { return };
+        let Some(&Store { line, bytes, .. }) = self.agents[id].stores.front() else { return };
+        let data = *self.agents[id].stores.data(0);
         self.evict_for_device(id, time);
         let Some(path) = self.agents[id].past.uncached.as_mut() else { return };
         let store = path.store(time);
