@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWords, Time};
+use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWords};
 use conic_interface::burst::{NicQueue, Packet};
 use conic_interface::ccnic::{Nic, PhaseCredit};
 use conic_interface::{ccnic, ring};
 use conic_kv::message::{Answer, MOST_VALUE_BYTES, Operation, Request, Status, checksum};
 use conic_kv::{Answers, Catalogue, Clients, Demand, Served, Server, Sizes, Store};
 use conic_load::{Network, Traffic};
-use conic_native::{Flag, Memory, NativeCore, Pages, clock, cores};
+use conic_native::{Memory, NativeCore, Pages};
 
 const KEYS: u32 = 500;
 
@@ -19,15 +19,15 @@ fn demand(sizes: Sizes) -> Demand {
 }
 
 /// A store with queue pairs of CC-NIC's.
-struct Ground {
+pub struct Ground {
     memory: Memory,
-    map: ccnic::Map,
+    pub map: ccnic::Map,
     store: Store,
-    catalogue: Catalogue,
+    pub catalogue: Catalogue,
 }
 
 impl Ground {
-    fn new(features: ccnic::Features, demand: Demand, queues: u32) -> Ground {
+    pub fn new(features: ccnic::Features, demand: Demand, queues: u32) -> Ground {
         let catalogue = Catalogue::new(demand);
         let bytes = catalogue.bytes_of_values();
         let buffers = if features.small_buffers { [1024, 256, 128] } else { [0, 1024, 128] };
@@ -42,12 +42,12 @@ impl Ground {
         Ground { memory, map, store, catalogue }
     }
 
-    fn core(&self) -> NativeCore<'_> {
+    pub fn core(&self) -> NativeCore<'_> {
         NativeCore::new(&self.memory)
     }
 
     /// A server of one queue pair.
-    fn server(&self, queue: usize, copied_up_to: u16) -> Server<impl conic_interface::burst::HostQueue> {
+    pub fn server(&self, queue: usize, copied_up_to: u16) -> Server<impl conic_interface::burst::HostQueue> {
         Server::new(vec![ccnic::host_queue(self.core(), &self.map, queue)], self.store, copied_up_to)
     }
 
@@ -292,39 +292,4 @@ fn what_is_no_request_is_dropped_and_nobody_else_loses_anything() {
 
 fn header_of(frame: &[u8]) -> Line {
     Line::from_bytes(frame[..64].try_into().expect("a line"))
-}
-
-/// Two servers put values to the same few keys and send them: what is torn or busy is said to be, and nothing else is wrong.
-#[test]
-fn servers_that_share_a_store_never_give_a_value_for_another() {
-    let demand = Demand { keys: 3, sizes: Sizes::Bytes(2000), zipf: 0.0, sets: 500, seed: 3 };
-    let ground = Ground::new(ccnic::Features::best(), demand, 2);
-    let stop = Flag::new();
-    let run = |queue: usize| {
-        let clients = Clients::new(Arc::new(ground.catalogue.clone()), 16, queue as u64);
-        let mut network = Network::new(ground.core(), ccnic::nic_queue(ground.core(), &ground.map, queue), clients);
-        let mut server = ground.server(queue, 0);
-        let deadline = clock::now() + Time::from_nanoseconds(3_000_000_000);
-        while !stop.is_up() && clock::now() < deadline {
-            server.step();
-            network.step();
-            if network.account().received() > 200_000 {
-                stop.raise();
-            }
-        }
-        let account = network.account();
-        (account.received(), account.lost() + account.corrupt(), network.far_end().answers())
-    };
-    let both = std::thread::scope(|scope| {
-        let threads = [0, 1].map(|queue| scope.spawn(move || run(queue)));
-        threads.map(|thread| thread.join().expect("a thread that ends"))
-    });
-    // A value that is torn may be so by its own server's next set; one that is busy is another's.
-    let busy: u64 = both.iter().map(|(_, _, answers)| answers.busy).sum();
-    assert!(busy > 0 || cores().len() < 2, "they never met: {both:?}");
-    for (received, wrong, answers) in both {
-        assert!(received > 1000, "{both:?}");
-        assert_eq!(wrong, 0, "{both:?}");
-        assert_eq!(answers.gets + answers.sets + answers.torn + answers.busy, received, "{both:?}");
-    }
 }
