@@ -37,7 +37,7 @@ pub use impair::{Direction, Impaired, Impairment, Probability, Rate};
 pub use legacy::Legacy;
 pub use loopback::Loopback;
 pub use memif::{Memif, MemifOptions};
-pub use netdevice::set_receive_offload;
+pub use netdevice::{set_checksum_offload, set_receive_offload};
 pub use packet::{PacketError, PacketOptions, PacketProblem, PacketSocket};
 pub use peer::{Role, SocketError, SocketProblem};
 pub use port::{MAX_FRAME, MIN_FRAME, Port, Receive, Transmit};

@@ -116,7 +116,24 @@ pub(crate) fn bring_up(name: &str) -> io::Result<()> {
 pub fn set_receive_offload(name: &str, on: bool) -> io::Result<()> {
     /// `ETHTOOL_SGRO`.
     const SET_RECEIVE_OFFLOAD: u32 = 0x2c;
-    let mut value = [SET_RECEIVE_OFFLOAD, u32::from(on)];
+    set(name, SET_RECEIVE_OFFLOAD, on)
+}
+
+/// Has an interface of the kernel complete the checksums of what it sends, or else whoever sends. A veth interface that has it on leaves
+/// them as they were begun.
+///
+/// # Errors
+///
+/// As for [`set_receive_offload`].
+pub fn set_checksum_offload(name: &str, on: bool) -> io::Result<()> {
+    /// `ETHTOOL_STXCSUM`.
+    const SET_CHECKSUM_OFFLOAD: u32 = 0x17;
+    set(name, SET_CHECKSUM_OFFLOAD, on)
+}
+
+/// Sets what ethtool sets by a number and a value.
+fn set(name: &str, what: u32, on: bool) -> io::Result<()> {
+    let mut value = [what, u32::from(on)];
     let mut request = request(name);
     request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
     control(libc::SIOCETHTOOL as libc::Ioctl, &mut request)
