@@ -8,7 +8,7 @@ use crate::support::clients::{Client, EVERYBODY, Outside, frame, mac, plain, por
 use crate::support::threads::Threads;
 use conic_fabric::Time;
 use conic_native::KeptCore;
-use conic_nicd::switch::{Circuit, Mirror, Parts, Party, Pattern, Pin, Switch, SwitchOptions, SwitchPort};
+use conic_nicd::switch::{Circuit, Mirror, Parts, Party, Pattern, Pin, Rules, Switch, SwitchOptions, SwitchPort};
 use conic_port::{Counters, Egress, Forwarding, Port, PortError, Receive, Transmit};
 
 /// What a port knows, and what a test has it say.
@@ -194,6 +194,20 @@ fn each_port_knows_who_is_behind_it_and_behind_the_others_that_forward() {
     assert_eq!((world.known(8), world.kernels[0].tables().stations.len()), (vec![None; 3], 1));
     assert_eq!(world.switch.next_due(), Some(milliseconds(100)));
     drop(client);
+}
+
+#[test]
+fn who_is_in_a_vlan_is_the_switchs() {
+    let mut world = World::new();
+    let _client = Client::attach(&mut world.switch, Time::ZERO, 1, 1, Rules { vlan: Some(7), ..plain(1) });
+    world.switch.step(Time::ZERO);
+    let mut tagged = frame(station(7), EVERYBODY, 1, 1, 64);
+    tagged[12..16].copy_from_slice(&[0x81, 0, 0, 7]);
+    world.outside[0].give(tagged);
+    world.hear(milliseconds(1), 0, 8);
+    assert_eq!(world.switch.table().stations(milliseconds(1)).len(), 3);
+    world.switch.step(milliseconds(20));
+    assert_eq!((world.known(7), world.known(8)[0]), (vec![None; 3], Some(None)));
 }
 
 #[test]

@@ -343,6 +343,29 @@ mod tests {
     }
 
     #[test]
+    fn who_moves_or_makes_room_is_noted_and_what_is_new_has_another_version() {
+        let mut table = Table::new(WAYS, Time::from_nanoseconds(100));
+        table.learn(Time::ZERO, station(1), Place::Port(0));
+        table.learn(Time::ZERO, station(1), Place::Port(1));
+        assert!(!table.has_moves(), "nobody has asked for it");
+        table.note_moves();
+        let mut version = table.version();
+        let mut is_new = |table: &Table| std::mem::replace(&mut version, table.version()) != table.version();
+        table.learn(Time::ZERO, station(1), Place::Port(1));
+        assert!(!table.has_moves() && !is_new(&table));
+        table.learn(Time::ZERO, station(1), Place::Port(0));
+        assert_eq!((is_new(&table), table.take_moves()), (true, vec![station(1)]));
+        for number in 2..=4 {
+            table.learn(Time::from_nanoseconds(1), station(number), Place::Port(0));
+            assert_eq!((is_new(&table), table.has_moves()), (true, false), "there was room for {number}");
+        }
+        table.learn(Time::from_nanoseconds(2), station(5), Place::Port(0));
+        assert_eq!((is_new(&table), table.take_moves()), (true, vec![station(1)]));
+        table.forget(Place::Port(0));
+        assert!(is_new(&table));
+    }
+
+    #[test]
     fn who_is_fixed_is_found_and_others_are_learned_whatever_addresses_were_chosen() {
         // One set, in which all addresses meet.
         let mut table = Table::new(WAYS, Time::from_nanoseconds(10));
