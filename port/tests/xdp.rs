@@ -253,7 +253,7 @@ fn a_port_that_forwards_in_the_kernel_is_passed_on_with_its_tables_or_not_at_all
     let mut socket = packet_socket("v1");
     socket.write_all(&frame(60, EXPERIMENT, 1)).unwrap();
     assert_eq!(receive(&mut port), frame(60, EXPERIMENT, 1));
-    held.place(0x02_0000_0000_01, None).unwrap();
+    held.place(0x0200_0000_0001, None).unwrap();
     held.open(1, held.device(), 1514).unwrap();
     let whole = port.bequeath().expect("it can");
     let again = |descriptors: usize| {
@@ -267,7 +267,7 @@ fn a_port_that_forwards_in_the_kernel_is_passed_on_with_its_tables_or_not_at_all
     }
     let mut port = XdpSocket::inherit(&options, again(8)).unwrap().remove(0);
     let mut held = port.forwarding().expect("it forwards");
-    assert!(!held.was_seen(0x02_0000_0000_01).unwrap(), "nobody is known");
+    assert!(!held.was_seen(0x0200_0000_0001).unwrap(), "nobody is known");
     assert_eq!(held.forwarded(1).unwrap(), (0, 0));
     socket.write_all(&frame(60, EXPERIMENT, 2)).unwrap();
     assert_eq!(receive(&mut port), frame(60, EXPERIMENT, 2));
