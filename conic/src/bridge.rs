@@ -75,6 +75,9 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     if options.ports.len() > 2 {
         return Err("give --port once or twice: more ports are a switch, which is `conic nic`".into());
     }
+    if let Some(port) = options.ports.iter().find(|port| port.forwards_by_itself()) {
+        return Err(format!("port '{port}': forward=kernel is for a switch that learns, which is `conic nic`").into());
+    }
     let ends: Result<Vec<End>, PortError> = options.ports.iter().map(End::open).collect();
     let mut ends = ends?;
     if let Some(core) = options.core {

@@ -229,8 +229,10 @@ fn limit(client: &Value) -> String {
 
 /// A port in words.
 fn port_line(port: &Value) -> String {
-    let [received, sent] =
-        ["received_frames", "transmitted_frames"].map(|name| grouped(port["counters"][name].as_u64().unwrap_or(0)));
+    let count = |name: &str| port["counters"][name].as_u64().unwrap_or(0);
+    // What the kernel forwarded has come and gone as well.
+    let received = grouped(count("received_frames") + count("kernel_forwarded_in_frames"));
+    let sent = grouped(count("transmitted_frames") + count("kernel_forwarded_out_frames"));
     // A NIC of before does not number them.
     let number = port["number"].as_u64().map_or(String::new(), |number| format!("port:{number} "));
     let by = if port["attached"] == true { ", attached here" } else { "" };

@@ -240,6 +240,7 @@ fn text_of(event: &Event) -> String {
         Event::NotMirrored { network, end, text } => format!("{end} of {network} is not copied to a file: {text}"),
         Event::PortAttached { network, port, spec } => format!("port:{port} of {network} attached: {spec}"),
         Event::PortDetached { network, port, spec } => format!("port:{port} of {network} detached: {spec}"),
+        Event::NotForwarding { network, text } => format!("on {network}, {text}"),
         Event::PortFailed { network, text } => format!("a port of {network} failed: {text}"),
         Event::Adopted { clients, microseconds } => {
             format!("took over {clients} clients; the blackout was {microseconds} us at most")

@@ -232,6 +232,7 @@ fn what_is_wrong_with_a_port_is_said_before_anything_runs() {
         (&["--port", "tapp:t0"][..], "'tapp' is no kind of port"),
         (&["--port", "loopback", "--port", "loopback", "--port", "loopback"], "give --port once or twice"),
         (&["--port", "af-packet:there-is-none"], "there is no interface there-is-none"),
+        (&["--port", "loopback", "--port", "af-xdp:lo,forward=kernel"], "is for a switch that learns"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_conic")).arg("bridge").args(arguments).output();
         let output = output.expect("the program");

@@ -117,6 +117,13 @@ pub enum Event {
         /// What it was asked to be.
         spec: String,
     },
+    /// A port that was asked to forward in the kernel does so in part, or not at all; it is served all the same.
+    NotForwarding {
+        /// Its network.
+        network: String,
+        /// Which, and why.
+        text: String,
+    },
     /// A port failed.
     PortFailed {
         /// Its network.

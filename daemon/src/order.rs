@@ -200,6 +200,13 @@ pub(crate) enum News {
         /// Who, and what it did.
         offender: Offender,
     },
+    /// A port does not forward as it was asked to.
+    NotForwarding {
+        /// The network's number.
+        network: usize,
+        /// Which, and why.
+        text: String,
+    },
     /// A port failed.
     PortFailed {
         /// The network's number.

@@ -537,6 +537,10 @@ impl Daemon {
                     self.refuse(number, refused(Reason::Faults, text));
                 }
             }
+            News::NotForwarding { network, text } => {
+                let network = self.networks[network].config.name.clone();
+                self.journal.say(&Event::NotForwarding { network, text });
+            }
             News::PortFailed { network, text } => {
                 let network = self.networks[network].config.name.clone();
                 self.journal.say(&Event::PortFailed { network, text });

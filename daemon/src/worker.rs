@@ -452,7 +452,8 @@ impl Loop {
         }
     }
 
-    fn report(&self) -> Report {
+    fn report(&mut self) -> Report {
+        self.switch.count_forwarded();
         Report {
             clients: self.switch.clients().collect(),
             ports: self.switch.ports().collect(),
@@ -519,6 +520,8 @@ impl Loop {
         let mut news: Vec<News> = offenders.into_iter().map(|offender| News::Offender { offender }).collect();
         let failed = self.switch.take_failures();
         news.extend(failed.into_iter().map(|text| News::PortFailed { network, text }));
+        let remarks = self.switch.take_remarks();
+        news.extend(remarks.into_iter().map(|text| News::NotForwarding { network, text }));
         if !news.is_empty() {
             news.into_iter().for_each(|one| drop(self.news.send(one)));
             self.bell.ring();

@@ -515,6 +515,11 @@ impl NetworkConfig {
             ));
         }
         check_vlan(name, port.vlan)?;
+        if spec.forwards_by_itself() && (self.threads > 1 || port.vlan.is_some()) {
+            return refuse(format!(
+                "network \"{name}\": port '{spec}': the kernel forwards frames without a VLAN, on a network of one thread: leave forward=kernel out, or threads and vlan"
+            ));
+        }
         Ok(spec)
     }
 }
@@ -531,6 +536,16 @@ fn check_refusals(text: &str, changes: &[(&str, &str, &str)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_between_which_the_kernel_forwards_are_of_one_thread_and_no_vlan() {
+        let text = "[[network]]\nthreads = 1\n[[network.port]]\nspec = \"af-xdp:v0,forward=kernel\"\nvlan = 7\n";
+        let told = "the kernel forwards frames without a VLAN, on a network of one thread";
+        let sound = text.replace("vlan = 7", "");
+        assert!(Config::read(&sound).is_ok() && Config::read(&text.replace("kernel", "user")).is_ok());
+        check_refusals(text, &[("vlan = 7", "vlan = 8", told)]);
+        check_refusals(&sound, &[("threads = 1", "threads = 2", told)]);
+    }
 
     #[test]
     fn nothing_is_a_bridge_without_ports() {

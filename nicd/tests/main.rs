@@ -6,6 +6,7 @@
 //! | `address`, `switch`, `shares`, `offload`, `rest`, `wiring` | the switch of one thread: who is where, who gets what, fair shares, offloads, queues at rest, wiring |
 //! | `join`, `leaving`, `counted` | clients that come and go, and what is counted of them |
 //! | `comings` | ports that come and go |
+//! | `forwarded` | ports that forward by themselves |
 //! | `threads`, `between`, `held`, `parts` | a network of several threads |
 //! | `burst` | frames of one burst, each by itself |
 //! | `loom_sleep` | going to sleep and being woken, every schedule |
@@ -16,6 +17,7 @@ mod between;
 mod burst;
 mod comings;
 mod counted;
+mod forwarded;
 mod held;
 mod join;
 mod leaving;

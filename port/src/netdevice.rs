@@ -107,6 +107,38 @@ pub(crate) fn bring_up(name: &str) -> io::Result<()> {
     control(libc::SIOCSIFFLAGS, &mut request)
 }
 
+/// Has an interface of the kernel join what it receives (generic receive offload), or not. A veth interface takes what programs of other
+/// interfaces redirect to it only while its other end does so, or has a program itself.
+///
+/// # Errors
+///
+/// There is no such interface, it cannot, or the process may not.
+pub fn set_receive_offload(name: &str, on: bool) -> io::Result<()> {
+    /// `ETHTOOL_SGRO`.
+    const SET_RECEIVE_OFFLOAD: u32 = 0x2c;
+    set(name, SET_RECEIVE_OFFLOAD, on)
+}
+
+/// Has an interface of the kernel complete the checksums of what it sends, or else whoever sends. A veth interface that has it on leaves
+/// them as they were begun.
+///
+/// # Errors
+///
+/// As for [`set_receive_offload`].
+pub fn set_checksum_offload(name: &str, on: bool) -> io::Result<()> {
+    /// `ETHTOOL_STXCSUM`.
+    const SET_CHECKSUM_OFFLOAD: u32 = 0x17;
+    set(name, SET_CHECKSUM_OFFLOAD, on)
+}
+
+/// Sets what ethtool sets by a number and a value.
+fn set(name: &str, what: u32, on: bool) -> io::Result<()> {
+    let mut value = [what, u32::from(on)];
+    let mut request = request(name);
+    request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+    control(libc::SIOCETHTOOL as libc::Ioctl, &mut request)
+}
+
 /// A request about an interface, which goes through any socket of the network namespace.
 fn control(code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
@@ -125,7 +157,8 @@ pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
 }
 
 pub(crate) fn ioctl(file: BorrowedFd<'_>, code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: every code used in this room reads and writes one `ifreq`, which is borrowed for writing and initialised.
+    // SAFETY: every code used in this room reads and writes one `ifreq`, which is borrowed for writing and initialised, and what that
+    // points to, if the code has it so: memory of that caller's, of the size that the command in it says.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), code, std::ptr::from_mut(request)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use conic_fabric::Time;
 
 use crate::offload::virtio::Metadata;
-use crate::{Counters, Legacy, PortError, Timestamp};
+use crate::{Counters, Forwarding, Legacy, PortError, Timestamp};
 
 /// The shortest frame, in bytes without the frame check sequence (IEEE 802.3: 64 with it).
 pub const MIN_FRAME: usize = 60;
@@ -136,6 +136,12 @@ pub trait Port: Send {
         None
     }
 
+    /// What forwards frames between this port and others before they are received here, where it was opened so: one for all queues of
+    /// a port, any of which gives it.
+    fn forwarding(&self) -> Option<Box<dyn Forwarding>> {
+        None
+    }
+
     /// Drops what has come and was not received, uncounted, where another process gets the same beside this one: whoever takes over
     /// from that one begins here.
     fn forget_received(&mut self) {}
@@ -217,6 +223,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         (**self).descriptor()
+    }
+
+    fn forwarding(&self) -> Option<Box<dyn Forwarding>> {
+        (**self).forwarding()
     }
 
     fn forget_received(&mut self) {

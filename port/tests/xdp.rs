@@ -11,7 +11,7 @@ use crate::support::network::{
 use conic_check::skipped;
 use conic_fabric::Time;
 use conic_port::offload::checksum::{self, Verdict};
-use conic_port::{CopyMode, Legacy, MAX_FRAME, Port, PortSpec, Receive, Transmit, XdpOptions, XdpSocket};
+use conic_port::{CopyMode, ForwardMode, Legacy, MAX_FRAME, Port, PortSpec, Receive, Transmit, XdpOptions, XdpSocket};
 
 /// A pair of interfaces and a socket on one of them; `None`, with a word about it, where this kernel has no AF_XDP.
 fn open(mtu: usize, options: XdpOptions) -> Option<XdpSocket> {
@@ -241,6 +241,39 @@ fn what_is_not_all_of_a_socket_is_not_gone_on_with() {
     let mut socket = packet_socket("v1");
     socket.write_all(&frame(60, EXPERIMENT, 1)).unwrap();
     assert_eq!(receive(&mut port), frame(60, EXPERIMENT, 1));
+}
+
+#[test]
+fn a_port_that_forwards_in_the_kernel_is_passed_on_with_its_tables_or_not_at_all() {
+    let options = XdpOptions { forward: ForwardMode::Kernel, queues: 1, ..small() };
+    let Some(mut port) = open(1500, options.clone()) else { return };
+    assert!(port.description().ends_with("forwarding in the kernel"));
+    let mut held = port.forwarding().expect("it forwards");
+    // By itself it forwards nothing, and everything is received.
+    let mut socket = packet_socket("v1");
+    socket.write_all(&frame(60, EXPERIMENT, 1)).unwrap();
+    assert_eq!(receive(&mut port), frame(60, EXPERIMENT, 1));
+    held.place(0x0200_0000_0001, None).unwrap();
+    held.open(1, held.device(), 1514).unwrap();
+    let whole = port.bequeath().expect("it can");
+    let again = |descriptors: usize| {
+        let kept = whole.descriptors.iter().take(descriptors).map(|one| one.try_clone().unwrap()).collect();
+        vec![Legacy { peer: String::new(), words: whole.words.clone(), descriptors: kept }]
+    };
+    drop((port, held));
+    for descriptors in 4..8 {
+        let error = XdpSocket::inherit(&options, again(descriptors)).unwrap_err().to_string();
+        assert!(error.contains("is not all that belongs to the port"), "{error}");
+    }
+    let mut port = XdpSocket::inherit(&options, again(8)).unwrap().remove(0);
+    let mut held = port.forwarding().expect("it forwards");
+    assert!(!held.was_seen(0x0200_0000_0001).unwrap(), "nobody is known");
+    assert_eq!(held.forwarded(1).unwrap(), (0, 0));
+    socket.write_all(&frame(60, EXPERIMENT, 2)).unwrap();
+    assert_eq!(receive(&mut port), frame(60, EXPERIMENT, 2));
+    // One that forwards nothing has none.
+    drop((port, held, whole));
+    assert!(XdpSocket::open(&small()).unwrap().forwarding().is_none());
 }
 
 #[test]

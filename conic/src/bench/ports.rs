@@ -53,7 +53,9 @@ a process of its own on the other core and never sleeps. memif, vhost (it is the
 backend, and conic's frontend the client) and virtio (the other way round): it
 sends each frame back. The others: it carries frames from one interface to
 another, and the client sends and receives through packet sockets on their far
-ends. After 20 ms without a frame others are sent; those that have not come a
+ends. `conic kernel` is `conic nic` with forward=kernel, which sleeps once it
+knows both stations: in the driver, with GRO at the far ends, which take nothing
+from a program otherwise, and in the network stack (generic). After 20 ms without a frame others are sent; those that have not come a
 second after the last one at the end are lost. A ratio is conic's figure over
 the peer's, by rounds.";
 
@@ -75,10 +77,16 @@ struct Row {
     kernel_share: Option<f64>,
     lost: u64,
     corrupt: u64,
-    /// Which of conic's it is compared with, and that one's rate and median latency over this one's.
-    against: Option<&'static str>,
-    conic_rate_ratio: Option<Spread>,
-    conic_latency_ratio: Option<Spread>,
+    /// What conic's come to beside it.
+    against: Vec<Comparison>,
+}
+
+/// One of conic's, and its rate and median latency over another's.
+#[derive(Clone, Debug, Serialize)]
+struct Comparison {
+    conic: &'static str,
+    rate_ratio: Spread,
+    latency_ratio: Spread,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -152,11 +160,13 @@ fn measure(arguments: &Arguments, pair: (usize, usize), chosen: &[&Contestant]) 
     let mut rows = Vec::new();
     for (at, point) in POINTS.iter().enumerate() {
         for (number, contestant) in chosen.iter().enumerate() {
-            let against = chosen.iter().position(|other| Some(other.name) == contestant.against);
-            rows.extend(row(contestant, point, &figures[number][at], against.map(|other| &figures[other][at][..])));
+            let of = |name: &&str| chosen.iter().position(|other| other.name == *name);
+            let against = contestant.against.iter().filter_map(of);
+            let against: Vec<_> = against.map(|other| (chosen[other].name, &figures[other][at][..])).collect();
+            rows.extend(row(contestant, point, &figures[number][at], &against));
         }
     }
-    Ok(Report { schema: "conic.bench.ports/1", fair: FAIR, rounds: arguments.rounds, rows, left_out })
+    Ok(Report { schema: "conic.bench.ports/2", fair: FAIR, rounds: arguments.rounds, rows, left_out })
 }
 
 /// Starts a contestant and measures it at each point.
@@ -174,13 +184,17 @@ fn run(
     points
 }
 
-fn row(contestant: &Contestant, point: &Load, own: &[Figures], conic: Option<&[Figures]>) -> Option<Row> {
+fn row(contestant: &Contestant, point: &Load, own: &[Figures], against: &[(&'static str, &[Figures])]) -> Option<Row> {
     let spread = |figure: fn(&Figures) -> f64, digits| {
         Spread::of(&own.iter().map(figure).collect::<Vec<f64>>()).map(|spread| spread.rounded(digits))
     };
-    let ratio = |figure: fn(&Figures) -> f64| {
-        let ratios: Vec<f64> = conic?.iter().zip(own).map(|(conic, own)| figure(conic) / figure(own)).collect();
+    let ratio = |conic: &[Figures], figure: fn(&Figures) -> f64| {
+        let ratios: Vec<f64> = conic.iter().zip(own).map(|(conic, own)| figure(conic) / figure(own)).collect();
         Spread::of(&ratios).map(|spread| spread.rounded(3))
+    };
+    let compare = |&(conic, figures): &(&'static str, &[Figures])| {
+        let rate_ratio = ratio(figures, |figures| figures.mpps)?;
+        Some(Comparison { conic, rate_ratio, latency_ratio: ratio(figures, |figures| figures.p50_ns)? })
     };
     let spent = |figure: fn(&Figures) -> f64| own.iter().map(figure).sum::<f64>();
     let (user, kernel) = (spent(|figures| figures.user_seconds), spent(|figures| figures.kernel_seconds));
@@ -193,9 +207,7 @@ fn row(contestant: &Contestant, point: &Load, own: &[Figures], conic: Option<&[F
         kernel_share: (user + kernel > 0.0).then(|| rounded(kernel / (user + kernel), 3)),
         lost: own.iter().map(|figures| figures.lost).sum(),
         corrupt: own.iter().map(|figures| figures.corrupt).sum(),
-        against: contestant.against.filter(|_| conic.is_some()),
-        conic_rate_ratio: ratio(|figures| figures.mpps),
-        conic_latency_ratio: ratio(|figures| figures.p50_ns),
+        against: against.iter().filter_map(compare).collect(),
     })
 }
 
@@ -211,10 +223,9 @@ fn print(report: &Report, arguments: &Arguments) {
             let (p50, p99) = (nanoseconds(row.p50_ns.median), nanoseconds(row.p99_ns.median));
             let kernel = row.kernel_share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", 100.0 * share));
             println!("  {:20} {rate:>10} {spread:>17} {p50:>8} {p99:>8} {kernel:>7}", row.contestant);
-            if let (Some(conic), Some(rate), Some(latency)) =
-                (row.against, row.conic_rate_ratio, row.conic_latency_ratio)
-            {
-                println!("    {conic} over it: rate {}, latency {}", ratio_text(rate), ratio_text(latency));
+            for Comparison { conic, rate_ratio, latency_ratio } in &row.against {
+                let (rate, latency) = (ratio_text(*rate_ratio), ratio_text(*latency_ratio));
+                println!("    {conic} over it: rate {rate}, latency {latency}");
             }
             if row.lost + row.corrupt > 0 {
                 println!("    lost {}, corrupt {}", row.lost, row.corrupt);
@@ -239,7 +250,7 @@ mod tests {
     fn what_is_no_process_has_no_share_of_its_time_and_conic_answers_for_its_losses_alone() {
         let of = |name: &str, figures| {
             let contestant = server::CONTESTANTS.iter().find(|one| one.name == name).expect("such a contestant");
-            row(contestant, &POINTS[0], &[figures], None).expect("it was measured")
+            row(contestant, &POINTS[0], &[figures], &[]).expect("it was measured")
         };
         let bridge = of("kernel bridge", figures(0.0, 0.0));
         assert_eq!(bridge.kernel_share, None);

@@ -83,6 +83,25 @@ fn rates_are_what_was_gained_over_the_time() {
 }
 
 #[test]
+fn what_the_kernel_forwarded_is_in_a_ports_rates_and_no_loss() {
+    let counted = |seconds: u64, tens: u64| {
+        let mut sample = sample(seconds, 10, 0);
+        let counters = &mut sample.list.networks[0].ports[0].counters;
+        for (name, count) in [("in_frames", 7), ("in_bytes", 700), ("out_frames", 3), ("out_bytes", 180)] {
+            counters.insert(format!("kernel_forwarded_{name}"), count * tens);
+        }
+        sample
+    };
+    let view = View::of(&counted(10, 10), &counted(12, 30), Order::Session);
+    let [port] = &view.ports[..] else { panic!("{:?}", view.ports) };
+    assert_eq!(
+        (port.received, port.sent),
+        (Rate { frames: 70.0, bits: 56_000.0 }, Rate { frames: 30.0, bits: 14_400.0 })
+    );
+    assert_eq!(port.drops, 17, "those of before");
+}
+
+#[test]
 fn a_daemon_that_was_started_anew_begins_at_zero() {
     let mut before = sample(10, 10, 5);
     before.process = 99;

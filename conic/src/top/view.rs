@@ -156,6 +156,12 @@ fn rate(before: Option<&Counts>, now: &Counts, kind: &str, seconds: f64) -> Rate
     Rate { frames: of("frames"), bits: 8.0 * of("bytes") }
 }
 
+/// The same of several kinds together.
+fn whole_rate(before: Option<&Counts>, now: &Counts, kinds: [&str; 2], seconds: f64) -> Rate {
+    let [one, other] = kinds.map(|kind| rate(before, now, kind, seconds));
+    Rate { frames: one.frames + other.frames, bits: one.bits + other.bits }
+}
+
 impl View {
     /// What happened between two samples.
     pub fn of(before: &Sample, now: &Sample, order: Order) -> View {
@@ -266,8 +272,8 @@ impl View {
             spec: now.spec.clone(),
             network: network.to_owned(),
             up: now.up,
-            sent: rate(own, &now.counters, "transmitted", seconds),
-            received: rate(own, &now.counters, "received", seconds),
+            sent: whole_rate(own, &now.counters, ["transmitted", "kernel_forwarded_out"], seconds),
+            received: whole_rate(own, &now.counters, ["received", "kernel_forwarded_in"], seconds),
             drops: losses(&now.counters) + losses(&now.switch),
         });
     }

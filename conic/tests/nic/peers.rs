@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use conic_check::skipped;
-use conic_port::{CaptureReader, MAX_FRAME, PortSpec, Receive};
+use conic_client::Operator;
+use conic_port::{CaptureReader, MAX_FRAME, PortSpec, Receive, set_checksum_offload, set_receive_offload};
 use serde_json::Value;
 
 use crate::Nic;
@@ -134,6 +136,57 @@ fn ping_and_iperf3_pass_between_two_ports_of_one_nic() {
         let net = Net::new(name);
         let nic = start(&net, ports, more);
         exercise(&net, name);
+        drop(nic);
+    }
+}
+
+/// Frames that the kernel forwarded from a NIC's first port, and their bytes.
+fn forwarded(nic: &Nic) -> [u64; 2] {
+    let operator = Operator::connect(&nic.socket(), Duration::from_secs(10)).expect("it listens");
+    let list = operator.ask(r#"{"ask": "list"}"#).expect("it answers");
+    let list: Value = serde_json::from_str(&list).expect("an answer");
+    ["frames", "bytes"].map(|what| number(&list, &format!("/networks/0/ports/0/counters/kernel_forwarded_in_{what}")))
+}
+
+/// Between ports that forward in the kernel, what a neighbour leaves to be completed goes the long way, and all else the short one.
+#[test]
+fn ping_and_iperf3_pass_where_the_kernel_forwards() {
+    if !is_possible("forwarding in the kernel between namespaces") || !there("ping") || !there("iperf3") {
+        return;
+    }
+    for (name, leaves_checksums) in [("xdp-begun", true), ("xdp-whole", false)] {
+        let net = Net::new(name);
+        for (place, end) in ["a0", "b0"].into_iter().enumerate() {
+            net.inside(place, || {
+                set_receive_offload(end, true).expect("veth can");
+                set_checksum_offload(end, leaves_checksums).expect("veth can");
+            });
+        }
+        let ports = ["a1", "b1"].map(|end| format!("af-xdp:{end},complete-checksums,forward=kernel"));
+        let nic = start(&net, [&ports[0], &ports[1]], &[]);
+        let ping = |count: &str| {
+            let arguments = ["-q", "-f", "-W", "10", "-c", count, "-s", "1400", "10.5.0.2"];
+            let said = text(&net.command(0, "ping", &arguments).output().expect("ip was there"));
+            assert!(said.contains(" 0% packet loss"), "{name}: {said}");
+        };
+        wait_until("the kernel forwards", || {
+            ping("1");
+            forwarded(&nic)[0] > 0
+        });
+        let [before, _] = forwarded(&nic);
+        ping("300");
+        let [frames, bytes] = forwarded(&nic);
+        assert!((295..=305).contains(&(frames - before)), "{name}: of 300 pings {} went past the NIC", frames - before);
+        for way in [&[][..], &["-R"]] {
+            let [sent, received] = bytes_of(&measured(&net, &[&["-n", "20M"], way].concat()), !way.is_empty());
+            println!("{name} {way:?}: {sent} bytes sent, {received} received");
+            assert!(received <= sent && sent - received < IN_SOCKETS, "{name}: {sent} bytes sent, {received} received");
+        }
+        let past = forwarded(&nic)[1] - bytes;
+        assert!(
+            if leaves_checksums { past < 1 << 20 } else { past > 20_000_000 },
+            "{name}: {past} bytes went past the NIC"
+        );
         drop(nic);
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `adopt`, `adopt_ports` | take-overs, as clients and as ports' peers see them |
 //! | `threads`, `spread` | several threads of a network, and ports that several of them serve |
+//! | `forwarded` | ports between which the kernel forwards |
 //! | `address` | clients that ask for another address |
 //! | `left`, `log` | what clients that have left keep, and how much of a log anyone may cause |
 //! | `mirrors` | mirrors that the configuration asks for |
@@ -13,6 +14,7 @@
 mod address;
 mod adopt;
 mod adopt_ports;
+mod forwarded;
 mod left;
 mod log;
 mod mirrors;

@@ -30,6 +30,7 @@ impl<C: Core> Switch<C> {
     pub fn join(&mut self, trunk: Trunk<C>) {
         self.table.tell();
         self.trunks.push(trunk);
+        self.set_ways();
     }
 
     /// Enters somebody whom another thread serves from here on.

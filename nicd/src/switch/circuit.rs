@@ -170,6 +170,7 @@ impl<C: Core> Switch<C> {
         self.pinned = PinnedFlows::of(
             pins.into_iter().flat_map(|(place, _, rules)| rules.pins.iter().map(move |pin| (place, pin))),
         );
+        self.set_ways();
     }
 
     /// Every client of the network: its place, its session, what it may do.

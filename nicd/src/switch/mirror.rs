@@ -62,14 +62,17 @@ impl Mirrored {
 impl<C: Core> Switch<C> {
     /// Offers copies of what somebody sends and gets from here on; in place of another mirror of it, if there is one.
     pub fn mirror(&mut self, party: Party, mirror: Box<dyn Mirror>) {
-        self.unmirror(party);
+        self.mirrors.retain(|one| one.party != party);
         self.mirrors.push(Mirrored { party, mirror, counters: MirrorCounters::default() });
+        self.set_ways();
     }
 
     /// Ends that; what the mirror has seen, if there was one.
     pub fn unmirror(&mut self, party: Party) -> Option<MirrorCounters> {
         let index = self.mirrors.iter().position(|one| one.party == party)?;
-        Some(self.mirrors.swap_remove(index).counters)
+        let ended = self.mirrors.swap_remove(index);
+        self.set_ways();
+        Some(ended.counters)
     }
 
     /// Who is looked into, and what was seen.

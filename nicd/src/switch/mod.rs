@@ -18,6 +18,7 @@
 //! | `forward` | from where a frame goes on to where |
 //! | `retag` | a VLAN tag that goes in or out while a frame is copied |
 //! | `deliver` | in which form, and into which queue |
+//! | `fdb` | what ports forward to each other before anybody here sees it |
 //! | `port` | a port, and what it is told of; ports that come and go |
 //! | `away` | who is served by the network's other threads, each with a switch of its own |
 //! | `parts` | a port whose queues several threads serve |
@@ -36,6 +37,7 @@ mod circuit;
 mod counters;
 mod crowd;
 mod deliver;
+mod fdb;
 mod forward;
 mod header;
 mod held;
@@ -82,6 +84,7 @@ pub use trunk::{Trunk, TrunkMap};
 
 use away::AwayEnd;
 use circuit::Wired;
+use fdb::Fdb;
 use member::Member;
 use mirror::Mirrored;
 use pinned::PinnedFlows;
@@ -203,6 +206,8 @@ pub struct Switch<C> {
     has_lookers: bool,
     /// Somebody takes packets for which work is left.
     has_unfinished: bool,
+    /// What ports forward by themselves.
+    fdb: Fdb,
     toeplitz: Toeplitz,
 }
 
@@ -225,6 +230,7 @@ impl<C: Core> Switch<C> {
     /// A switch without clients, of one of a network's threads, with the ports of which that has a part.
     pub fn with_parts(options: SwitchOptions, ports: Vec<(Parts, SwitchPort)>) -> Switch<C> {
         let table = Table::new(options.stations, options.age);
+        let fdb = Fdb::new(options.age);
         let mut switch = Switch {
             options,
             members: Vec::new(),
@@ -251,8 +257,10 @@ impl<C: Core> Switch<C> {
             aways: Vec::new(),
             has_lookers: false,
             has_unfinished: false,
+            fdb,
             toeplitz: Toeplitz::default(),
         };
+        (0..switch.ports.len()).for_each(|index| switch.enter_forwarding(index));
         switch.rewire();
         switch
     }
@@ -360,6 +368,9 @@ impl<C: Core> Switch<C> {
         if self.steps.is_multiple_of(STEPS_BETWEEN_AUDITS) {
             self.audit();
         }
+        if self.fdb.is_due(now, &self.table) {
+            self.keep_fdb(now);
+        }
         moved
     }
 
@@ -396,7 +407,8 @@ impl<C: Core> Switch<C> {
     pub fn next_due(&self) -> Option<Time> {
         let ports = self.live_queues().filter_map(|queue| queue.next_due());
         let members = self.members.iter().flatten().filter(|member| !member.awake.is_empty());
-        ports.chain(members.filter_map(|member| Some(member.bucket.as_ref()?.opens_at()))).min()
+        let members = members.filter_map(|member| Some(member.bucket.as_ref()?.opens_at()));
+        ports.chain(members).chain(self.fdb.next_due(&self.table)).min()
     }
 
     /// Begins with what comes from now on, where another switch has had the same frames from its own end of a port until now.

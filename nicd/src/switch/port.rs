@@ -123,10 +123,12 @@ impl<C: Core> Switch<C> {
     /// Serves a port, or its part of one, from the next step on. Those that it has keep their places, and their numbers.
     pub fn attach_port(&mut self, parts: Parts, port: SwitchPort) {
         let end = PortEnd::new((parts, port));
-        match self.ports.iter_mut().find(|end| end.is_gone) {
+        let index = self.ports.iter().position(|end| end.is_gone).unwrap_or(self.ports.len());
+        match self.ports.get_mut(index) {
             Some(place) => *place = end,
             None => self.ports.push(end),
         }
+        self.enter_forwarding(index);
         self.rewire();
     }
 
@@ -135,6 +137,7 @@ impl<C: Core> Switch<C> {
     /// port of the network has its number ever after: frames that are on their way from other threads say from behind which port they are.
     pub fn detach_port(&mut self, number: usize) -> Option<Vec<Box<dyn Port>>> {
         let index = self.port_of(number)?;
+        self.leave_forwarding(index);
         let end = &mut self.ports[index];
         let nothing = SwitchPort { queues: Vec::new(), vlan: None, circuit: None };
         let gone = std::mem::replace(end, PortEnd { is_gone: true, ..PortEnd::new((end.parts, nothing)) });
@@ -151,7 +154,9 @@ impl<C: Core> Switch<C> {
     /// Stops using the queues that it has of a port of the network; what they give to whoever goes on with them, or nothing if one of them cannot. They
     /// are dropped with this switch: a device that cannot be passed is free then, and closing it may take long.
     pub fn bequeath(&mut self, port: usize) -> Vec<Legacy> {
-        let Some(end) = self.port_of(port).and_then(|index| self.ports.get_mut(index)) else { return Vec::new() };
+        let Some(index) = self.port_of(port) else { return Vec::new() };
+        self.pass_forwarding_on(index);
+        let end = &mut self.ports[index];
         let mut queues = std::mem::take(&mut end.queues);
         end.ended.clear();
         let legacies = queues.iter_mut().map(|queue| queue.bequeath()).collect::<Option<_>>().unwrap_or_default();
@@ -161,9 +166,11 @@ impl<C: Core> Switch<C> {
 
     /// Begins with the queues of its part of a port of the network, which another switch has stopped using.
     pub fn inherit(&mut self, port: usize, queues: Vec<Box<dyn Port>>) {
-        let Some(end) = self.port_of(port).and_then(|index| self.ports.get_mut(index)) else { return };
+        let Some(index) = self.port_of(port) else { return };
+        let end = &mut self.ports[index];
         let (parts, vlan, circuit, counters) = (end.parts, end.vlan, end.circuit, end.counters);
         *end = PortEnd { counters, ..PortEnd::new((parts, SwitchPort { queues, vlan, circuit })) };
+        self.enter_forwarding(index);
         self.rewire();
     }
 
@@ -217,7 +224,8 @@ impl<C: Core> Switch<C> {
 
     /// The ports that it has, or has a part of.
     pub fn ports(&self) -> impl Iterator<Item = PortReport> {
-        self.ports.iter().filter(|end| !end.is_gone).map(PortEnd::report)
+        let ends = self.ports.iter().enumerate().filter(|(_, end)| !end.is_gone);
+        ends.map(|(index, end)| self.with_forwarded(index, end.report()))
     }
 
     /// How ports have failed since this was asked last. One that goes on to fail where it sends has failed once.

@@ -71,13 +71,50 @@ pub struct Table {
     tells: bool,
     /// Stations that were seen here for the first time, or no longer elsewhere, since this was asked last, and where.
     news: Vec<(Station, Place)>,
+    /// Counts what it forgot, and what is new in it.
+    version: u64,
+    /// Somebody has a copy, and is to be told who moved.
+    notes_moves: bool,
+    /// Stations that were seen at another place than before, or made room for others, since this was asked last.
+    moves: Vec<Station>,
 }
 
 impl Table {
     /// A table of at least `entries` entries, which are forgotten when they were not seen for `age`.
     pub fn new(entries: usize, age: Time) -> Table {
         let sets = entries.div_ceil(WAYS).next_power_of_two();
-        Table { sets: vec![[None; WAYS]; sets], crowded: Vec::new(), age, moved: 0, tells: false, news: Vec::new() }
+        Table {
+            sets: vec![[None; WAYS]; sets],
+            crowded: Vec::new(),
+            age,
+            moved: 0,
+            tells: false,
+            news: Vec::new(),
+            version: 0,
+            notes_moves: false,
+            moves: Vec::new(),
+        }
+    }
+
+    /// From here on notes stations that move, or make room.
+    pub(super) fn note_moves(&mut self) {
+        self.notes_moves = true;
+    }
+
+    /// Whether there are such.
+    #[inline(always)]
+    pub(super) fn has_moves(&self) -> bool {
+        !self.moves.is_empty()
+    }
+
+    /// Those since this was asked last.
+    pub(super) fn take_moves(&mut self) -> Vec<Station> {
+        std::mem::take(&mut self.moves)
+    }
+
+    /// The same number as before while nothing is new in it, or was forgotten but for its age.
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
     /// From here on notes stations that are seen here and were not before.
@@ -156,6 +193,10 @@ impl Table {
             }
             if known.place != new.place {
                 self.moved += 1;
+                self.version += 1;
+                if self.notes_moves {
+                    self.moves.push(new.station);
+                }
                 note(self.tells && is_news, &mut self.news, &new);
             }
             if !new.fixed {
@@ -173,6 +214,7 @@ impl Table {
 
     /// Puts in one that is new, or fixed and was not.
     fn put(&mut self, new: Entry) {
+        self.version += 1;
         let set = self.set_of(new.station);
         let set = &mut self.sets[set];
         if new.fixed {
@@ -190,11 +232,15 @@ impl Table {
         // An empty place first, then the one that was seen longest ago.
         let free = set.iter_mut().filter(|entry| entry.is_none_or(|entry| !entry.fixed));
         let oldest = free.min_by_key(|entry| entry.map(|entry| entry.seen));
-        *oldest.expect("not all of a set is fixed") = Some(new);
+        let oldest = oldest.expect("not all of a set is fixed").replace(new);
+        if let Some(entry) = oldest.filter(|_| self.notes_moves) {
+            self.moves.push(entry.station);
+        }
     }
 
     /// Takes a station back that is fixed at a place. Others may be seen there still.
     pub(super) fn release(&mut self, station: Station, place: Place) {
+        self.version += 1;
         let set = self.set_of(station);
         for entry in &mut self.sets[set] {
             if entry.is_some_and(|entry| entry.fixed && entry.station == station && entry.place == place) {
@@ -206,6 +252,7 @@ impl Table {
 
     /// Forgets all that is at a place.
     pub fn forget(&mut self, place: Place) {
+        self.version += 1;
         for entry in self.sets.iter_mut().flatten() {
             if entry.is_some_and(|entry| entry.place == place) {
                 *entry = None;
@@ -293,6 +340,29 @@ mod tests {
             |table: &Table, now| table.stations(now).iter().map(|(station, _)| station.mac as u8).collect::<Vec<_>>();
         assert_eq!(known(&table, at(5)), [2, 3, 4, 5], "1 was seen longest ago, and there is room for four");
         assert_eq!(known(&table, at(103)), [4, 5]);
+    }
+
+    #[test]
+    fn who_moves_or_makes_room_is_noted_and_what_is_new_has_another_version() {
+        let mut table = Table::new(WAYS, Time::from_nanoseconds(100));
+        table.learn(Time::ZERO, station(1), Place::Port(0));
+        table.learn(Time::ZERO, station(1), Place::Port(1));
+        assert!(!table.has_moves(), "nobody has asked for it");
+        table.note_moves();
+        let mut version = table.version();
+        let mut is_new = |table: &Table| std::mem::replace(&mut version, table.version()) != table.version();
+        table.learn(Time::ZERO, station(1), Place::Port(1));
+        assert!(!table.has_moves() && !is_new(&table));
+        table.learn(Time::ZERO, station(1), Place::Port(0));
+        assert_eq!((is_new(&table), table.take_moves()), (true, vec![station(1)]));
+        for number in 2..=4 {
+            table.learn(Time::from_nanoseconds(1), station(number), Place::Port(0));
+            assert_eq!((is_new(&table), table.has_moves()), (true, false), "there was room for {number}");
+        }
+        table.learn(Time::from_nanoseconds(2), station(5), Place::Port(0));
+        assert_eq!((is_new(&table), table.take_moves()), (true, vec![station(1)]));
+        table.forget(Place::Port(0));
+        assert!(is_new(&table));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 pub mod checksum;
 pub mod coalesce;
-mod headers;
+pub(crate) mod headers;
 pub mod rss;
 pub mod segment;
 pub mod virtio;

@@ -14,7 +14,7 @@ loopback[:frames=256]
 tap[:NAME][,mtu=BYTES][,address=ADDRESS/PREFIX][,queues=1][,offload][,down]
 af-packet:INTERFACE[,frames=256][,queues=1][,offload][,traffic-control][,not-promiscuous]
 af-xdp:INTERFACE[,queue=0][,queues=1][,frames=1024][,mode=auto|zero-copy|copy][,generic]
-       [,complete-checksums]
+       [,complete-checksums][,forward=user|kernel]
 memif:SOCKET|@ABSTRACT[,role=server|client][,id=0][,secret=TEXT][,queues=1][,slots=1024]
        [,buffer=2048][,memory=MIB][,unsealed][,any-user]
 vhost-user:SOCKET|@ABSTRACT[,role=server|client][,queues=1][,offload][,memory=MIB][,unsealed]
@@ -41,7 +41,7 @@ const PACKET: Grammar = Grammar {
 const XDP: Grammar = Grammar {
     first: "the interface's name",
     optional: false,
-    keys: &["queue", "queues", "frames", "mode"],
+    keys: &["queue", "queues", "frames", "mode", "forward"],
     switches: &["generic", "complete-checksums"],
 };
 const MEMIF: Grammar = Grammar {
@@ -140,6 +140,7 @@ fn xdp(given: &Arguments<'_>) -> Result<XdpOptions, String> {
         mode: given.value("mode")?.unwrap_or_default(),
         generic: given.has("generic"),
         complete_checksums: given.has("complete-checksums"),
+        forward: given.value("forward")?.unwrap_or_default(),
         ..options
     })
 }

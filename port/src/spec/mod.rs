@@ -14,8 +14,9 @@ use arguments::Arguments;
 pub use check::folder_of;
 
 use crate::{
-    CapturePort, DpdkOptions, Impaired, Impairment, Legacy, Loopback, Memif, MemifOptions, PacketOptions, PacketSocket,
-    Port, PortError, Replay, Tap, TapOptions, Timestamp, VhostOptions, VhostUser, VirtioUser, XdpOptions, XdpSocket,
+    CapturePort, DpdkOptions, ForwardMode, Impaired, Impairment, Legacy, Loopback, Memif, MemifOptions, PacketOptions,
+    PacketSocket, Port, PortError, Replay, Tap, TapOptions, Timestamp, VhostOptions, VhostUser, VirtioUser, XdpOptions,
+    XdpSocket,
 };
 
 /// What the syntax is, for `--help`.
@@ -99,7 +100,12 @@ impl FromStr for PortSpec {
                     failed("behind '+' comes the port to impair, such as impair:loss=1%+tap:conic0".to_owned())
                 })?;
                 let impairment = Arguments::read(own, &kinds::IMPAIR).and_then(|given| kinds::impairment(&given));
-                Kind::Impaired(impairment.map_err(failed)?, Box::new(below.parse()?))
+                let below: PortSpec = below.parse()?;
+                if below.forwards_by_itself() {
+                    let why = "what the kernel forwards is not impaired: leave forward=kernel out";
+                    return Err(failed(why.to_owned()));
+                }
+                Kind::Impaired(impairment.map_err(failed)?, Box::new(below))
             }
             _ => kinds::read(name, rest).map_err(failed)?,
         };
@@ -131,6 +137,11 @@ impl PortSpec {
             Kind::Vhost(options) | Kind::Virtio(options) => options.queues,
             Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
         }
+    }
+
+    /// Whether it asks for frames to be forwarded before they are received here ([`crate::Forwarding`]).
+    pub fn forwards_by_itself(&self) -> bool {
+        matches!(&self.kind, Kind::Xdp(XdpOptions { forward: ForwardMode::Kernel, .. }))
     }
 
     /// Opens the port: one [`Port`] for each of its queues, in order. Flows are spread over them by whoever is at the other

@@ -79,10 +79,24 @@ fn what_is_wrong_is_named_with_its_place_and_what_to_write() {
         ("impair:delay=5+loopback", "give a time with its unit"),
         ("impair:rate=0+loopback", "a rate is bits a second"),
         ("impair:+lop", "port 'lop': 'lop' is no kind of port"),
+        ("af-xdp:v0,forward=driver", "forward=driver: frames are forwarded by user or by kernel"),
+        ("impair:loss=1%+af-xdp:v0,forward=kernel", "what the kernel forwards is not impaired"),
     ] {
         let error = refused(text);
         assert!(error.contains(says), "{text}: {error}");
     }
+}
+
+#[test]
+fn an_af_xdp_port_forwards_in_the_kernel_where_that_is_asked_for() {
+    let of = |text: &str| match read(text).kind().clone() {
+        Kind::Xdp(options) => (options.forward, read(text).forwards_by_itself()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of("af-xdp:v0"), (ForwardMode::User, false));
+    assert_eq!(of("af-xdp:v0,forward=user"), (ForwardMode::User, false));
+    assert_eq!(of("af-xdp:v0,forward=kernel"), (ForwardMode::Kernel, true));
+    assert!(!read("impair:loss=1%+af-xdp:v0,forward=user").forwards_by_itself());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! | in order | |
 //! |---|---|
-//! | descriptors | the socket, its memory, the program's map and its link |
+//! | descriptors | the socket, its memory, the program's map and its link; with `forward=kernel` its tables (`forward.rs`) |
 //! | words | whether the program is in the network stack; whether what is to be sent waits for a call; whether the rest of a packet is to be let pass; bytes of a frame; where each frame is |
 //!
 //! Where the rings stand is read from the rings: whoever stops has shown and given back everything.
@@ -16,7 +16,7 @@ use conic_native::Mapping;
 use super::frames::Frames;
 use super::kernel::Socket;
 use super::program::{Attachment, Program};
-use super::{XdpError, XdpOptions, XdpProblem, XdpSocket};
+use super::{ForwardMode, XdpError, XdpOptions, XdpProblem, XdpSocket};
 use crate::legacy::{Heir, broken};
 use crate::{Legacy, PortError, netdevice};
 
@@ -33,9 +33,8 @@ impl XdpSocket {
         let spoilt = self.spoilt || !self.gathered.is_empty();
         let mut words = vec![generic.into(), self.unsent.into(), spoilt.into(), self.frames.frame_bytes() as u64];
         words.extend(self.frames.places());
-        let [map, link] = self.program.descriptors();
-        let descriptors = [self.socket.as_fd(), self.memory.as_fd(), map, link];
-        let descriptors = descriptors.into_iter().map(|one| one.try_clone_to_owned()).collect::<io::Result<_>>()?;
+        let descriptors = [self.socket.as_fd(), self.memory.as_fd()].into_iter().chain(self.program.descriptors());
+        let descriptors = descriptors.map(|one| one.try_clone_to_owned()).collect::<io::Result<_>>()?;
         Ok(Legacy { words, descriptors, ..Legacy::default() })
     }
 
@@ -70,8 +69,17 @@ impl XdpSocket {
         let [generic, unsent, spoilt] =
             [heir.number::<u8>()? == 1, heir.number::<u8>()? == 1, heir.number::<u8>()? == 1];
         let attachment = if generic { Attachment::Generic } else { Attachment::Native };
+        let tables = match options.forward {
+            ForwardMode::User => None,
+            ForwardMode::Kernel => {
+                Some([heir.descriptor()?, heir.descriptor()?, heir.descriptor()?, heir.descriptor()?])
+            }
+        };
         // One program serves all queues; the others' copies of its descriptors are closed.
-        let program = program.get_or_insert_with(|| Arc::new(Program::of_descriptors(map, link, attachment)));
+        let program = match program {
+            Some(program) => program,
+            None => program.insert(Arc::new(Program::of_descriptors([map, link], tables, attachment)?)),
+        };
         let socket = Socket::of_descriptor(socket);
         let frame_bytes = heir.number()?;
         let frames = frames(options, frame_bytes, &memory, heir.rest())?;

@@ -8,37 +8,49 @@
 //!
 //! | file | what is there |
 //! |---|---|
+//! | `options.rs` | how it is opened |
 //! | `ring.rs` | the four rings shared with the kernel |
 //! | `frames.rs` | who has which frame of the memory |
 //! | `program.rs` | the program in the kernel that hands packets over |
+//! | `forward.rs`, `forwarder.rs` | what of it forwards frames between ports in the kernel, and the switch's hold on that |
+//! | `assembly.rs`, `bpf.rs` | a program's instructions; the system call that loads them, and reaches maps |
+//! | `features.rs` | what an interface can do for programs |
 //! | `kernel.rs` | system calls |
 //! | `legacy.rs` | a socket goes on in another process |
 //!
 //! Sources: Linux, Documentation/networking/af_xdp.rst; `linux/if_xdp.h`.
 
+mod assembly;
+mod bpf;
 mod error;
+mod features;
+mod forward;
+mod forwarder;
 mod frames;
 mod kernel;
 mod legacy;
+mod options;
 mod program;
 mod ring;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use conic_fabric::Time;
 use conic_native::Mapping;
 
 pub use error::{XdpError, XdpProblem};
+pub use options::{CopyMode, ForwardMode, XdpOptions};
 
 use crate::lookout::Lookout;
 use crate::netdevice;
 use crate::offload::checksum;
-use crate::{Counters, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, Forwarding, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
+use forward::Queues;
+use forwarder::Forwarder;
 use frames::Frames;
 use kernel::{Rings, Socket, patiently};
-use program::{Attachment, Program};
+use program::{Attachment, Forward, Program};
 use ring::Descriptor;
 
 /// Bytes that the kernel keeps free in front of a received packet: `XDP_PACKET_HEADROOM`.
@@ -54,65 +66,6 @@ const SENT_AT_ONCE: u32 = 32;
 const LOOK: u64 = 10;
 /// Milliseconds between two attempts to have the kernel send what it did not take.
 const AGAIN: u64 = 1;
-
-/// Whether frames are to pass without being copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CopyMode {
-    /// Without a copy where the driver can.
-    #[default]
-    Auto,
-    /// Without a copy, or not at all.
-    ZeroCopy,
-    /// With a copy.
-    Copy,
-}
-
-impl FromStr for CopyMode {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<CopyMode, &'static str> {
-        match text {
-            "auto" => Ok(CopyMode::Auto),
-            "zero-copy" => Ok(CopyMode::ZeroCopy),
-            "copy" => Ok(CopyMode::Copy),
-            _ => Err("a mode is auto, zero-copy or copy"),
-        }
-    }
-}
-
-/// How an AF_XDP socket is opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XdpOptions {
-    /// The interface's name.
-    pub interface: String,
-    /// The first queue.
-    pub queue: u32,
-    /// How many queues from there on, each with a socket: 1 to 64.
-    pub queues: usize,
-    /// Packets that each ring holds: a power of two from 64 to 16384.
-    pub frames: usize,
-    /// Whether frames are to pass without being copied.
-    pub mode: CopyMode,
-    /// Whether the program is attached to the network stack, even where the driver could take it.
-    pub generic: bool,
-    /// Whether the port looks at each received frame for a transport checksum that was begun, and completes it.
-    pub complete_checksums: bool,
-}
-
-impl XdpOptions {
-    /// The first queue, rings of 1024 packets, without a copy where the driver can.
-    pub fn new(interface: &str) -> XdpOptions {
-        XdpOptions {
-            interface: interface.to_owned(),
-            queue: 0,
-            queues: 1,
-            frames: 1024,
-            mode: CopyMode::Auto,
-            generic: false,
-            complete_checksums: false,
-        }
-    }
-}
 
 /// An AF_XDP socket on a queue of an interface.
 pub struct XdpSocket {
@@ -181,7 +134,10 @@ impl XdpSocket {
         let index = netdevice::index(&options.interface).map_err(of("looking it up"))?;
         let mtu = netdevice::mtu(&options.interface).map_err(of("reading the MTU"))?;
         let count = options.queues.max(1) as u32;
-        let attach = || Program::attach(index, options.queue + count, options.generic);
+        let queues = Queues { first: options.queue, count };
+        let forward = Forward { leaves_begun_checksums: options.complete_checksums };
+        let forward = (options.forward == ForwardMode::Kernel).then_some(forward);
+        let attach = || Program::attach(index, queues, options.generic, forward);
         let (program, _) = patiently(attach).map_err(|error| {
             failed(match error.raw_os_error() {
                 Some(libc::EBUSY | libc::EEXIST) => XdpProblem::ProgramThere,
@@ -540,7 +496,13 @@ impl Port for XdpSocket {
             Attachment::Native => "in the driver",
             Attachment::Generic => "in the network stack",
         };
-        format!("AF_XDP on {} queue {}, {copies}, {hook}", self.interface, self.queue)
+        let forwards = if self.program.tables.is_some() { ", forwarding in the kernel" } else { "" };
+        format!("AF_XDP on {} queue {}, {copies}, {hook}{forwards}", self.interface, self.queue)
+    }
+
+    fn forwarding(&self) -> Option<Box<dyn Forwarding>> {
+        self.program.tables.as_ref()?;
+        Some(Box::new(Forwarder::new(Arc::clone(&self.program), self.interface.clone(), self.index)))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

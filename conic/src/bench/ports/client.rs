@@ -12,6 +12,8 @@ const LOST: Time = Time::from_nanoseconds(20_000_000);
 /// How long the next frame is waited for in the end.
 const PATIENCE: Time = Time::from_nanoseconds(1_000_000_000);
 const WARM_UP: Time = Time::from_nanoseconds(100_000_000);
+/// How long the two stations are known before they are measured.
+const INTRODUCED: Time = Time::from_nanoseconds(50_000_000);
 /// Frames that are sent before it looks for answers.
 const BURST: u64 = 32;
 /// The EtherType for local experiments (IEEE 802).
@@ -78,6 +80,7 @@ pub fn measure(
     spent: impl Fn() -> (f64, f64),
 ) -> Result<Figures, Failure> {
     let failed = |error: PortError| Failure::failed(error.to_string());
+    introduce(ends, load).map_err(failed)?;
     let mut work = Loop::new(ends, load);
     let mut latencies = Latency::new();
     work.run(clock::now() + WARM_UP, &mut latencies).map_err(failed)?;
@@ -106,11 +109,36 @@ pub fn measure(
     })
 }
 
+/// The addresses of whom frames are for, and of whom they are from.
+const TO: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const FROM: [u8; 6] = [2, 0, 0, 0, 0, 8];
+
+/// Lets whatever learns addresses know where both stations are, where frames go from one interface to another.
+fn introduce(ends: &mut Ends, load: Load) -> Result<(), PortError> {
+    let Ends { send, receive: Some(receive) } = ends else { return Ok(()) };
+    let mut frame = vec![0; load.bytes];
+    frame[12..14].copy_from_slice(&[0x88, 0xb6]);
+    let now = clock::now();
+    for (port, from, to) in [(&mut *send, FROM, TO), (receive, TO, FROM)] {
+        frame[..6].copy_from_slice(&to);
+        frame[6..12].copy_from_slice(&from);
+        port.transmit(now, &frame)?;
+        port.flush(now)?;
+    }
+    // Nobody reads what comes to the sending end.
+    let mut room = vec![0; MAX_FRAME];
+    while clock::now().since(now) < INTRODUCED {
+        send.receive(clock::now(), &mut room)?;
+    }
+    Ok(())
+}
+
 impl<'a> Loop<'a> {
     fn new(ends: &'a mut Ends, load: Load) -> Loop<'a> {
         let pattern: Vec<u8> = (0..load.bytes).map(|at| (at * 31 + 7) as u8).collect();
         let mut frame = pattern.clone();
-        frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8]);
+        frame[..6].copy_from_slice(&TO);
+        frame[6..12].copy_from_slice(&FROM);
         frame[12..14].copy_from_slice(&EXPERIMENT);
         Loop {
             ends,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conic_port::{
     MAX_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, PortError, Role, VhostOptions, VhostUser,
-    VirtioUser,
+    VirtioUser, set_receive_offload,
 };
 
 use super::client::Ends;
@@ -21,6 +21,8 @@ pub const GROUPS: [&str; 6] = ["memif", "vhost", "virtio", "packet", "xdp", "tap
 enum Kind {
     /// `conic bridge`, with these ports.
     Conic(&'static [&'static str]),
+    /// `conic nic`, with these ports.
+    Switch(&'static [&'static str]),
     /// `dpdk-testpmd`, with these devices, in this mode of forwarding.
     Dpdk(&'static [&'static str], &'static str),
     /// A bridge of the kernel.
@@ -34,58 +36,73 @@ pub struct Contestant {
     pub group: &'static str,
     kind: Kind,
     /// Which of conic's it is compared with.
-    pub against: Option<&'static str>,
+    pub against: &'static [&'static str],
 }
 
 impl Contestant {
     /// Whether it is one of ours.
     pub fn is_conic(&self) -> bool {
-        matches!(self.kind, Kind::Conic(_))
+        matches!(self.kind, Kind::Conic(_) | Kind::Switch(_))
     }
 }
 
 const fn conic(name: &'static str, group: &'static str, ports: &'static [&'static str]) -> Contestant {
-    Contestant { name, group, kind: Kind::Conic(ports), against: None }
+    Contestant { name, group, kind: Kind::Conic(ports), against: &[] }
 }
 
 const fn dpdk(
     name: &'static str,
     group: &'static str,
-    against: &'static str,
+    against: &'static [&'static str],
     devices: &'static [&'static str],
     mode: &'static str,
 ) -> Contestant {
-    Contestant { name, group, kind: Kind::Dpdk(devices, mode), against: Some(against) }
+    Contestant { name, group, kind: Kind::Dpdk(devices, mode), against }
+}
+
+/// Those whose frames the kernel forwards, at either hook.
+const IN_DRIVER: &str = "conic kernel, driver";
+const IN_STACK: &str = "conic kernel, stack";
+
+const fn switch(name: &'static str, ports: &'static [&'static str]) -> Contestant {
+    Contestant { name, group: "xdp", kind: Kind::Switch(ports), against: &["conic af-xdp"] }
 }
 
 /// All contestants; in texts, `SOCKET` stands for the path of a socket.
-pub const CONTESTANTS: [Contestant; 13] = [
+pub const CONTESTANTS: [Contestant; 15] = [
     conic("conic memif", "memif", &["memif:SOCKET"]),
     dpdk(
         "DPDK net_memif",
         "memif",
-        "conic memif",
+        &["conic memif"],
         &["net_memif0,role=server,id=0,socket=SOCKET,socket-abstract=no"],
         "macswap",
     ),
     // Both sides of vhost-user: the client is the driver's half in front of the one, the device's in front of the other.
     conic("conic vhost-user", "vhost", &["vhost-user:SOCKET"]),
-    dpdk("DPDK net_vhost", "vhost", "conic vhost-user", &["net_vhost0,iface=SOCKET"], "macswap"),
+    dpdk("DPDK net_vhost", "vhost", &["conic vhost-user"], &["net_vhost0,iface=SOCKET"], "macswap"),
     conic("conic virtio-user", "virtio", &["virtio-user:SOCKET"]),
-    dpdk("DPDK net_virtio_user", "virtio", "conic virtio-user", &["net_virtio_user0,path=SOCKET"], "macswap"),
+    dpdk("DPDK net_virtio_user", "virtio", &["conic virtio-user"], &["net_virtio_user0,path=SOCKET"], "macswap"),
     conic("conic af-packet", "packet", &["af-packet:a1", "af-packet:b1"]),
     dpdk(
         "DPDK net_af_packet",
         "packet",
-        "conic af-packet",
+        &["conic af-packet"],
         &["net_af_packet0,iface=a1", "net_af_packet1,iface=b1"],
         "io",
     ),
     conic("conic af-xdp", "xdp", &["af-xdp:a1", "af-xdp:b1"]),
-    dpdk("DPDK net_af_xdp", "xdp", "conic af-xdp", &["net_af_xdp0,iface=a1", "net_af_xdp1,iface=b1"], "io"),
-    Contestant { name: "kernel bridge", group: "xdp", kind: Kind::Bridge, against: Some("conic af-xdp") },
+    switch(IN_DRIVER, &["af-xdp:a1,forward=kernel", "af-xdp:b1,forward=kernel"]),
+    switch(IN_STACK, &["af-xdp:a1,generic,forward=kernel", "af-xdp:b1,generic,forward=kernel"]),
+    dpdk("DPDK net_af_xdp", "xdp", &["conic af-xdp"], &["net_af_xdp0,iface=a1", "net_af_xdp1,iface=b1"], "io"),
+    Contestant {
+        name: "kernel bridge",
+        group: "xdp",
+        kind: Kind::Bridge,
+        against: &["conic af-xdp", IN_DRIVER, IN_STACK],
+    },
     conic("conic tap", "tap", &["tap:a0", "tap:b0"]),
-    dpdk("DPDK net_tap", "tap", "conic tap", &["net_tap0,iface=a0", "net_tap1,iface=b0"], "io"),
+    dpdk("DPDK net_tap", "tap", &["conic tap"], &["net_tap0,iface=a0", "net_tap1,iface=b0"], "io"),
 ];
 
 /// A network namespace of this thread alone, and a folder for sockets.
@@ -113,6 +130,17 @@ impl Ground {
     fn socket(&self) -> String {
         self.folder.join("socket").display().to_string()
     }
+}
+
+/// This program again, with these arguments and ports.
+fn conic_command(ground: &Ground, arguments: &[&str], ports: &[&str]) -> Result<Command, Failure> {
+    let program = std::env::current_exe().map_err(|error| Failure::failed(error.to_string()))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for port in ports {
+        command.args(["--port", &port.replace("SOCKET", &ground.socket())]);
+    }
+    Ok(command)
 }
 
 fn ip(line: &str) -> Result<(), Failure> {
@@ -145,6 +173,11 @@ impl Server {
                 ip(&format!("link add {end}0 type veth peer name {end}1"))?;
                 ip(&format!("link set {end}0 up"))?;
                 ip(&format!("link set {end}1 up"))?;
+                if let Kind::Switch(_) = contestant.kind {
+                    // Else the other end takes nothing that a program redirects to it.
+                    let offload = set_receive_offload(&format!("{end}0"), true);
+                    offload.map_err(|error| Failure::failed(format!("generic receive offload on {end}0: {error}")))?;
+                }
             }
         }
         // A server that was killed leaves its socket behind.
@@ -162,13 +195,14 @@ impl Server {
                 ip("link set br0 up")?;
             }
             Kind::Conic(ports) => {
-                let program = std::env::current_exe().map_err(|error| Failure::failed(error.to_string()))?;
-                let mut command = Command::new(program);
-                command.args(["bridge", "--spin", "--core", &cores.1.to_string()]);
-                for port in ports {
-                    command.args(["--port", &port.replace("SOCKET", &ground.socket())]);
-                }
+                let core = cores.1.to_string();
+                let command = conic_command(ground, &["bridge", "--spin", "--core", &core], ports)?;
                 server.child = Some(begin(command, "Ctrl-C ends it")?);
+            }
+            Kind::Switch(ports) => {
+                let (core, socket) = (cores.1.to_string(), ground.socket());
+                let command = conic_command(ground, &["nic", "--core", &core, "--socket", &socket], ports)?;
+                server.child = Some(begin(command, "listening")?);
             }
             Kind::Dpdk(devices, mode) => {
                 let mut command = Command::new("dpdk-testpmd");
