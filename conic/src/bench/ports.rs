@@ -55,8 +55,9 @@ sends each frame back. The others: it carries frames from one interface to
 another, and the client sends and receives through packet sockets on their far
 ends. `conic kernel` is `conic nic` with forward=kernel, which sleeps once it
 knows both stations: in the driver, with GRO at the far ends, which take nothing
-from a program otherwise, and in the network stack (generic). After 20 ms without a frame others are sent; those that have not come a
-second after the last one at the end are lost. A ratio is conic's figure over
+from a program otherwise, and in the network stack (generic). After 20 ms
+without a frame others are sent; those that have not come a second after the
+last one at the end are lost. A ratio is conic's figure over
 the peer's, by rounds.";
 
 /// What each contestant is measured at.
