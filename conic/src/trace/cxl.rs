@@ -11,7 +11,7 @@ use conic_sim::platform::{CXL, Platform, model_of};
 use conic_sim::probe::{Recording, SpanRecord};
 use conic_study::cxl_nic::advise::{choose, described};
 use conic_study::cxl_nic::loopback::{
-    AT_HOST, Attachment, Design, Loopback, RECEIVE_STAGE, TRANSMIT_STAGE, observed_loopback,
+    AT_HOST, Attachment, Design, Loopback, RECEIVE_STAGE, TRANSMIT_STAGE, around, observed_loopback,
 };
 use conic_study::cxl_nic::{ccnic, layout, optimal};
 use conic_study::simulated::ROUND_TRIP;
@@ -181,14 +181,15 @@ impl Options {
 
     fn loopback(&self, platform: &Platform<CxlParameters>) -> Result<Loopback, Failure> {
         let burst = u64::from(self.burst);
+        let (design, bytes) = (self.design(platform)?, self.packet_size.into());
         Ok(Loopback {
             machine: platform.parameters().clone(),
-            design: self.design(platform)?,
-            bytes: self.packet_size.into(),
+            design,
+            bytes,
             // Far more than a packet takes: each burst finds everything at rest.
             gap: Time::from_nanoseconds(20_000),
             together: burst,
-            packets: (WARM.next_multiple_of(burst), burst * TRIPS as u64),
+            packets: (around(&design, bytes).next_multiple_of(burst), burst * TRIPS as u64),
             seed: self.seed,
         })
     }
@@ -203,9 +204,6 @@ impl Options {
         format!("{packets} by {name}{but} on {}", platform.name())
     }
 }
-
-/// Packets before the first that counts: twice around the ring, so that every line has been where it will be.
-const WARM: u64 = 512;
 
 /// Follows one packet, or one burst.
 ///

@@ -10,7 +10,7 @@ use conic_interface::cxl::{Requests, Signal};
 use conic_sim::Failure;
 use conic_sim::cxl::{Counters, CxlParameters};
 
-use super::loopback::{Design, Loopback, loopback};
+use super::loopback::{Design, Loopback, around, loopback};
 use super::percentile;
 use super::throughput::{Throughput, receive, transmit};
 use choices::{Choice, Group, OWNED, designs, differences, joined};
@@ -204,19 +204,17 @@ impl Trial {
     /// Under load packets are looked at for long enough that a queue which grows is seen to.
     fn latency(&self, question: &Question) -> Result<Outcome, Failure> {
         let (machine, bytes, design) = (question.machine.clone(), question.bytes, self.design);
-        // Packets before the first that counts, and those that count.
-        let packets = match (self.long, question.load) {
-            (false, None) => (4, 24),
-            (true, None) => (300, 200),
-            (false, Some(_)) => (32, 96),
+        let counting = match (self.long, question.load) {
+            (false, None) => 24,
+            (true, None) => 200,
+            (false, Some(_)) => 96,
             // What comes in 60 us, of which one in a hundred that is not carried is a good part of a latency.
-            (true, Some(load)) => {
-                let counting = 600.max((load * 60e-6) as u64);
-                (counting / 2, counting)
-            }
+            (true, Some(load)) => 600.max((load * 60e-6) as u64),
         };
+        let before = around(&design, bytes).max(question.load.map_or(0, |_| counting / 2));
         let one_at_a_time = Time::from_nanoseconds(20_000);
         let gap = question.load.map_or(one_at_a_time, |load| Time::from_picoseconds((1e12 / load) as u64));
+        let packets = (before, counting);
         let outcome = loopback(&Loopback { machine, design, bytes, gap, together: 1, packets, seed: 0 })?;
         let messages = a_packet(&outcome.counters, outcome.latencies.len() as u64);
         let carried = question.load.and_then(|load| carried(load, &outcome.latencies));

@@ -13,7 +13,7 @@ use conic_fabric::Time;
 use conic_sim::Failure as SimFailure;
 use conic_sim::cxl::CxlParameters;
 
-use super::loopback::{Attachment, Design, Loopback, LoopbackOutcome, loopback};
+use super::loopback::{Attachment, Design, Loopback, LoopbackOutcome, around, loopback};
 use super::percentile;
 use crate::experiment::{Effort, Findings, Found, Named};
 use crate::workload::Failure;
@@ -86,9 +86,6 @@ pub struct Run<'a> {
 /// Runs whose packets come at other moments.
 const SEEDS: u64 = 4;
 
-/// Packets that go before: twice around the ring, so that every line has been where it will be.
-const AROUND: u64 = 512;
-
 /// Packets of the smallest and of the largest size.
 const SMALL: usize = 64;
 const LARGE: usize = 1500;
@@ -108,21 +105,10 @@ impl Run<'_> {
 
     /// The same at other moments.
     fn seeded(&mut self, design: Design, bytes: usize, seed: u64) -> Result<LoopbackOutcome, SimFailure> {
-        match self.asked_for.effort {
-            Effort::Quick => self.counting(design, bytes, seed, (8, 100)),
-            Effort::Full => self.counting(design, bytes, seed, (AROUND, 1_000)),
-        }
-    }
-
-    fn counting(
-        &mut self,
-        design: Design,
-        bytes: usize,
-        seed: u64,
-        packets: (u64, u64),
-    ) -> Result<LoopbackOutcome, SimFailure> {
         self.asked += 1;
         let machine = self.machine(&design);
+        let counting = if self.asked_for.effort == Effort::Quick { 100 } else { 1_000 };
+        let packets = (around(&design, bytes), counting);
         loopback(&Loopback { machine, design, bytes, gap: Time::from_nanoseconds(20_000), together: 1, packets, seed })
     }
 
@@ -137,11 +123,9 @@ impl Run<'_> {
         Ok((percentile(&latencies, 0.5), percentile(&latencies, 0.99)))
     }
 
-    /// Median and 99th percentile, in nanoseconds, of packets whose buffers have all been used before: where they are then is what tells
-    /// the places of a device's memory apart, with little effort too.
+    /// Median and 99th percentile over packets at the moments of one seed, in nanoseconds.
     fn latency(&mut self, design: Design, bytes: usize) -> Result<(f64, f64), SimFailure> {
-        let packets = if self.asked_for.effort == Effort::Quick { 100 } else { 1_000 };
-        let outcome = self.counting(design, bytes, 0, (AROUND, packets))?;
+        let outcome = self.unloaded(design, bytes)?;
         Ok((percentile(&outcome.latencies, 0.5), percentile(&outcome.latencies, 0.99)))
     }
 }

@@ -5,7 +5,7 @@ use conic_interface::cxl::Requests;
 use conic_sim::Failure;
 use conic_sim::cxl::CxlParameters;
 
-use super::loopback::{Design, Loopback, loopback};
+use super::loopback::{Design, Loopback, around, loopback};
 use super::operations::{self, Through};
 use super::throughput::{Flow, Throughput, receive, transmit};
 use super::{Machines, layout, percentile};
@@ -21,14 +21,15 @@ pub const ORDERINGS: &[&str] = &[
     "Figure 13: layout 1 is lowest, 1500 bytes",
 ];
 
-/// Packets before the first that counts, and those that count. The host looks at one completion for each 32 packets that it has sent, so
-/// a median of fewer than some of those rounds hangs on where among them it begins.
-const PACKETS: (u64, u64) = (32, 320);
+/// Packets that count. The host looks at one completion for each 32 packets that it has sent, so a median of fewer than some of those
+/// rounds hangs on where among them it begins.
+const COUNTING: u64 = 160;
 
 /// The latency below which a part of an unloaded loopback's packets lies.
 fn latency(machine: &CxlParameters, design: Design, bytes: usize, part: f64) -> Result<f64, Failure> {
     let (machine, gap) = (machine.clone(), Time::from_nanoseconds(20_000));
-    let found = loopback(&Loopback { machine, design, bytes, gap, together: 1, packets: PACKETS, seed: 0 })?;
+    let packets = (around(&design, bytes), COUNTING);
+    let found = loopback(&Loopback { machine, design, bytes, gap, together: 1, packets, seed: 0 })?;
     Ok(percentile(&found.latencies, part))
 }
 

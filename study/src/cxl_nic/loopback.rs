@@ -80,11 +80,11 @@ pub struct Loopback {
     pub design: Design,
     /// Bytes of a packet.
     pub bytes: usize,
-    /// Time between two packets, on average.
+    /// Time between two packets that count, on average; those before come every 5 us if that is sooner.
     pub gap: Time,
     /// Packets that come one right behind the other, as those do that a program sends in one call; then none for as many gaps.
     pub together: u64,
-    /// Packets before the first that counts, and those that count.
+    /// Packets before the first that counts, and those that count. With fewer than [`around`] before, what is found is how caches fill.
     pub packets: (u64, u64),
     /// Which of many sequences of moments the packets are made at.
     pub seed: u64,
@@ -109,6 +109,10 @@ pub const AT_HOST: &str = "at the host";
 /// ... and from when the NIC has it again until it is out. [`ROUND_TRIP`] is from the beginning of the first to the end of this.
 pub const TRANSMIT_STAGE: &str = "transmit stage";
 
+/// The longest time between two packets (or bursts, a packet's share of it) that do not count: longer than one is under way, and shorter
+/// than what is asked for, in which a device that polls does nothing else.
+const WARMING_GAP: Time = Time::from_nanoseconds(5_000);
+
 /// Descriptors that the receive side keeps read ahead.
 const AHEAD: usize = 16;
 /// Packets that the host takes at once.
@@ -127,10 +131,20 @@ fn word(frame: &[u8], place: usize) -> u64 {
     u64::from_le_bytes(frame[8 * place..8 * place + 8].try_into().expect("eight bytes"))
 }
 
+fn shape(design: &Design, bytes: usize) -> Shape {
+    Shape { homes: design.homes, ..Shape::for_packets(bytes as u64) }
+}
+
+/// Packets of a size that go once round the buffers of all rings of a design, which is more than once round the rings. Behind them every
+/// line has been where it will be; before them buffers are in nobody's caches.
+pub fn around(design: &Design, bytes: usize) -> u64 {
+    design.rings as u64 * shape(design, bytes).buffers
+}
+
 /// A design's queue pairs, one a ring, in a layout of their own.
 pub(super) fn place(design: &Design, bytes: usize) -> (Layout, Vec<Queues>) {
     let mut layout = Layout::new();
-    let shape = Shape { homes: design.homes, ..Shape::for_packets(bytes as u64) };
+    let shape = shape(design, bytes);
     let place = |_| shape.place(&mut layout).expect("a shape of packets that fit");
     let queues = (0..design.rings).map(place).collect();
     (layout, queues)
@@ -325,12 +339,18 @@ fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Que
     // The rings' packets come one after the other.
     let begin = begin + Time::from_picoseconds(gap / question.design.rings as u64 * ring as u64);
     // A packet is made when it is due, even where the one before it still waits for a descriptor.
+    let warming = question.packets.0 / together;
+    let sooner = gap.min(WARMING_GAP.picoseconds() * together);
     let made = |number: u64| {
         let (burst, place) = (number / together, number % together);
+        let (due, gap) = match burst.checked_sub(warming) {
+            None => ((burst + 1) * sooner, sooner),
+            Some(counting) => (warming * sooner + (counting + 1) * gap, gap),
+        };
         // A golden ratio's multiples fall evenly into every phase.
         let turn = burst.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(conic_sim::link::mix(question.seed));
         let phase = (turn >> 40) % (gap / 4).max(1);
-        begin + Time::from_picoseconds((burst + 1) * gap + phase + place * packet_time)
+        begin + Time::from_picoseconds(due + phase + place * packet_time)
     };
     let (mut next, all) = (0, question.packets.0 + question.packets.1);
     while next < all {

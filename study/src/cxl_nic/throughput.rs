@@ -10,7 +10,7 @@ use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation}
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
-use super::loopback::{Attachment, Design, place};
+use super::loopback::{Attachment, Design, around, place};
 
 /// One direction at full speed.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Throughput {
     pub design: Design,
     /// Bytes of a packet.
     pub bytes: usize,
-    /// Packets that count, of all rings together; half as many go before.
+    /// Packets that count, of all rings together. Half as many go before, and at least those that go once round each ring's buffers.
     pub packets: u64,
 }
 
@@ -62,6 +62,11 @@ impl Throughput {
     /// Packets of one ring that count.
     fn of_ring(&self) -> u64 {
         self.packets.div_ceil(self.design.rings as u64)
+    }
+
+    /// Packets of one ring that go before.
+    fn warming(&self) -> u64 {
+        (self.of_ring() / 2).max(around(&self.design, self.bytes) / self.design.rings as u64)
     }
 
     fn flow(&self, span: Span) -> Flow {
@@ -105,7 +110,7 @@ fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &T
     let frames = vec![vec![1; asked.bytes]; batch];
     engine.wait_until(Time::from_nanoseconds(50_000));
     let (counting, mut begin) = (asked.of_ring(), Moment::of(engine));
-    let (mut through, warm) = (0, counting / 2);
+    let (mut through, warm) = (0, asked.warming());
     while through < warm + counting {
         if through <= warm {
             begin = Moment::of(engine);
@@ -202,7 +207,7 @@ fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Thro
     }
     engine.wait_until(Time::from_nanoseconds(100_000));
     let (counting, mut begin) = (asked.of_ring(), Moment::of(engine));
-    let (mut through, warm) = (0, counting / 2);
+    let (mut through, warm) = (0, asked.warming());
     while through < warm + counting {
         if through <= warm {
             begin = Moment::of(engine);

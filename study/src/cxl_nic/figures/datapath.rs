@@ -7,7 +7,7 @@ use conic_sim::Failure;
 
 use super::single::less;
 use super::{LARGE, Run, SEEDS, SMALL, lines};
-use crate::cxl_nic::loopback::{Design, Loopback, loopback};
+use crate::cxl_nic::loopback::{Design, Loopback, around, loopback};
 use crate::cxl_nic::percentile;
 use crate::cxl_nic::throughput::{Flow, Throughput, receive, transmit};
 use crate::experiment::{Effort, Findings};
@@ -37,8 +37,8 @@ fn share_of(run: &mut Run<'_>, offered: &Offered) -> Result<f64, Failure> {
     let design = Design { rings, transmit_batch: FETCHED, ..Design::pcie() };
     run.asked += 1;
     let machine = run.machines.bluefield.clone();
-    let outcome =
-        loopback(&Loopback { machine, design, bytes, gap, together, packets: (packets / 2, packets), seed: 0 })?;
+    let packets = (around(&design, bytes).max(packets / 2), packets);
+    let outcome = loopback(&Loopback { machine, design, bytes, gap, together, packets, seed: 0 })?;
     Ok(1.0 - percentile(&outcome.at_host, 0.5) / percentile(&outcome.latencies, 0.5))
 }
 
