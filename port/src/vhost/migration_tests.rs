@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Weak;
 
-use conic_native::{Flag, Mapping};
+use conic_native::{Flag, Held, Mapping};
 
 use super::half::feature;
 use super::log::Log;
+use super::memory::Regions;
+use super::message::Place;
 use super::parts_tests::{Ended, Guest, behind, look, parts, send_back};
 use super::ring::tests::Driver;
 use super::tests::{MODERN, folder, milliseconds, options};
@@ -79,9 +81,9 @@ fn a_ring_says_where_it_stood_behind_the_reset_that_another_pair_brought() {
 const USED_BYTES: u64 = 4 + 8 * 16 + 2;
 const USED_PLACE: u64 = 0x2000;
 
-/// Where a ring's used part is logged: over the end of a page.
+/// Where a ring's used part is logged: over the end of a page, which lies between its index and its slots, or among these.
 fn used_of(ring: usize) -> u64 {
-    USED + 0x2000 * ring as u64 + 0xf80
+    USED + 0x2000 * ring as u64 + [0xffc, 0xf80][ring / 2]
 }
 
 /// A machine that migrates, behind a card in two parts.
@@ -229,7 +231,7 @@ fn whatever_the_device_changes_is_marked_while_it_is_logged_and_goes_on_in_anoth
         }
         assert!(left.iter().all(|(log, offset)| log.take(*offset).is_empty()), "one is marked that was taken away");
         assert!(left.len() > 20 && machine.marked > 1000, "{} logs, {} pages", left.len(), machine.marked);
-        assert!(machine.unchanged < machine.marked / 10, "{} of {}", machine.unchanged, machine.marked);
+        assert!(machine.unchanged < machine.marked / 5, "{} of {}", machine.unchanged, machine.marked);
     }
 }
 
@@ -286,7 +288,7 @@ fn a_log_that_cannot_be_is_refused_and_the_one_before_stays() {
     let used = |flags: u64, address: u64| [flags << 32, parts.descriptors, parts.used, parts.available, address];
     let end = 8 * PAGE * BYTES;
     let place = |guest: u64| [0, guest, 4096, 1 << 40, 0];
-    let lies: [(&str, u32, &[u64], Option<&OwnedFd>); 15] = [
+    let lies: [(&str, u32, &[u64], Option<&OwnedFd>); 16] = [
         ("no descriptor", 6, &[BYTES, 0], None),
         ("no bytes", 6, &[0, 0], Some(&memory)),
         ("an end that is no number", 6, &[BYTES, u64::MAX - 100], Some(&memory)),
@@ -301,6 +303,7 @@ fn a_log_that_cannot_be_is_refused_and_the_one_before_stays() {
         ("a ring beyond its end", 9, &used(1, end - USED_BYTES + 1), None),
         ("a ring at no address", 9, &used(1, u64::MAX - 3), None),
         ("memory beyond its end", 37, &place(end), Some(&small)),
+        ("a table of memory beyond its end", 5, &[1, end, 4096, 1 << 40, 0], Some(&small)),
         ("a station that is many", 19, &[1], None),
     ];
     let before = log_of(machine.own[0].as_ref().expect("it is there"));
@@ -318,7 +321,7 @@ fn a_log_that_cannot_be_is_refused_and_the_one_before_stays() {
     assert_eq!(machine.ask(7, &[], Some(&super::tests::event())), 0);
     assert_eq!(machine.ask(9, &used(0, u64::MAX), None), 0, "an address that is not used");
     let details = machine.own[0].as_ref().expect("it is there").details();
-    assert!(details.contains(&("requests_failed", 15)), "{details:?}");
+    assert!(details.contains(&("requests_failed", 16)), "{details:?}");
     // Nobody wants to hear of it: it is hung up on.
     machine.guest.frontend.say(6, 0, &[0, 0], Some(&memory));
     machine.own.iter_mut().flatten().for_each(|part| part.attend(milliseconds(5)));
@@ -356,6 +359,26 @@ fn features_that_come_before_the_log_are_of_the_log_and_rings_that_it_has_no_roo
     assert_eq!((stop & 0xff, machine.ask(12, &[0], Some(&bell))), (0, 0));
     let port = machine.own[0].as_ref().expect("it is there");
     assert_eq!(port.features, port.outside.rings.all().features());
+}
+
+#[test]
+fn a_packed_ring_is_marked_by_where_the_guest_has_its_descriptors() {
+    let folder = folder();
+    let mut machine = Migrating::start(&folder, feature::PACKED);
+    machine.bring(0);
+    machine.set_ring(2, true);
+    let port = machine.own[0].as_ref().expect("it is there");
+    let device = port.control.as_ref().and_then(|control| control.device()).expect("somebody is connected");
+    let pages = [1, 2].map(|ring| device.pages(ring).expect("they fit"));
+    assert!(pages[0].is_none() && pages[1].as_ref().is_some_and(|pages| !pages.is_of_packets));
+    let at = pages[1].as_ref().map(|pages| (pages.used, pages.descriptors));
+    assert_eq!(at, Some((Some(used_of(2)), Some(Driver::place_of(behind(2), 0).guest))));
+    // Memory may begin anywhere in what is passed.
+    let (mut regions, (_, memory)) = (Regions::default(), Mapping::sealed(8192).expect("memory"));
+    let place = Place { guest: 0x5000, bytes: 4096, user: 0x9000, offset: 100 };
+    regions.add(place, Held::own(memory), false, 1 << 20).expect("a region");
+    let of = [0x8fff, 0x9000, 0x9fff, 0xa000].map(|user| regions.guest_of_user(user));
+    assert_eq!(of, [None, Some(0x5000), Some(0x5fff), None]);
 }
 
 #[test]
