@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::{copy, pages};
 
@@ -158,6 +158,15 @@ impl Mapping {
         u64, AtomicU64, load_u64, load_acquire_u64, store_u64, store_release_u64;
     }
 
+    /// Sets bits of a byte that the other side takes and clears meanwhile, behind everything written before.
+    pub fn set_bits(&self, at: usize, bits: u8) {
+        let byte = self.place(at, 1).cast::<AtomicU8>();
+        // Release: whoever takes the bits, with acquire, and looks then at what they stand for, sees what was written before. One that took the
+        // byte's old value finds them at its next look.
+        // SAFETY: in the mapping (see `place`), and only ever reached through atomics.
+        unsafe { &*byte }.fetch_or(bits, Ordering::Release);
+    }
+
     /// Copies bytes out.
     #[inline]
     pub fn read_bytes(&self, at: usize, into: &mut [u8]) {
@@ -232,6 +241,14 @@ mod tests {
         assert_eq!(theirs.load_u32(8), 0x8765_4321);
         ours.store_u64(16, u64::MAX - 1);
         assert_eq!(theirs.load_acquire_u64(16), u64::MAX - 1);
+        ours.set_bits(17, 0x81);
+        ours.set_bits(19, 0x10);
+        assert_eq!(theirs.load_u64(16), u64::MAX - 1, "all of them are set");
+        ours.store_u64(16, 0);
+        ours.set_bits(17, 0x80);
+        theirs.set_bits(17, 1);
+        ours.set_bits(23, 4);
+        assert_eq!(theirs.load_acquire_u64(16), 0x0400_0000_0000_8100);
     }
 
     #[test]

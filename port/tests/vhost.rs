@@ -11,11 +11,11 @@ use conic_port::offload::checksum;
 use conic_port::{MAX_FRAME, Port, PortSpec, Receive, Role, Transmit, VhostOptions, VhostUser, VirtioUser};
 
 /// DPDK's memory without huge pages is not sealed.
-fn options(folder: &tempfile::TempDir) -> VhostOptions {
+pub(crate) fn options(folder: &tempfile::TempDir) -> VhostOptions {
     VhostOptions { unsealed: true, ..VhostOptions::new(folder.path().join("socket").to_str().unwrap()) }
 }
 
-fn assert_no_faults(port: &impl Port) {
+pub(crate) fn assert_no_faults(port: &impl Port) {
     for name in ["fault_index", "fault_flags", "fault_number", "fault_bounds", "fault_chain", "requests_failed"] {
         assert_eq!(detail(port, name), 0, "{name}");
     }
@@ -232,10 +232,10 @@ fn stock_dpdk_is_the_backend_of_a_frontend_whoever_listens() {
 
 /// Addresses of this side and of the machine, Ethernet's and IP's.
 const OWN: ([u8; 6], [u8; 4]) = ([2, 0, 0, 0, 0, 1], [10, 77, 0, 1]);
-const MACHINE: ([u8; 6], [u8; 4]) = ([0x52, 0x54, 0, 0, 0, 2], [10, 77, 0, 2]);
+pub(crate) const MACHINE: ([u8; 6], [u8; 4]) = ([0x52, 0x54, 0, 0, 0, 2], [10, 77, 0, 2]);
 
 /// Who has the machine's address?
-fn question() -> Vec<u8> {
+pub(crate) fn question() -> Vec<u8> {
     let mut frame = [&[0xff; 6][..], &OWN.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
     frame.extend([&OWN.0[..], &OWN.1, &[0; 6], &MACHINE.1].concat());
     frame.resize(60, 0);
@@ -243,7 +243,7 @@ fn question() -> Vec<u8> {
 }
 
 /// An echo request of so many bytes.
-fn ping(length: usize, number: u16) -> Vec<u8> {
+pub(crate) fn ping(length: usize, number: u16) -> Vec<u8> {
     let mut frame = [&MACHINE.0[..], &OWN.0, &[8, 0, 0x45, 0], &(length as u16 - 14).to_be_bytes()].concat();
     frame.extend([0, 0, 0x40, 0, 64, 1, 0, 0]);
     frame.extend([OWN.1, MACHINE.1].concat());
@@ -287,7 +287,7 @@ fn send(port: &mut VhostUser, frame: &[u8]) {
 }
 
 /// The machine answers to requests of every size, each with what it was asked with.
-fn answers(port: &mut VhostUser, machine: &Machine) {
+pub(crate) fn answers(port: &mut VhostUser, machine: &Machine) {
     // Asked again, as everybody does: Linux drops what it sends in the moment before it has seen that its card has a carrier.
     let told = (0..20).find_map(|_| {
         send(port, &question());

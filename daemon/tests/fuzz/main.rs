@@ -157,7 +157,7 @@ fn sound() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         (of("nic-half"), nic_half),
         (of("host-half"), host_half),
         (of("memif"), vec![("sound", OfMemif::sound())]),
-        (of("vhost"), vec![("sound", OfVhost::sound()), ("packed", OfVhost::packed())]),
+        (of("vhost"), OfVhost::all()),
     ];
     all.into_iter()
         .flat_map(|(corpus, files)| files.into_iter().map(move |(name, bytes)| (corpus, name, bytes)))

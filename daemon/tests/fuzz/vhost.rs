@@ -32,6 +32,10 @@ const USED: u64 = 512;
 /// Packed rings.
 const PACKED: u64 = 1 << 34;
 
+/// All that is written is logged, and by which address a ring's used part is.
+const LOG_ALL: u64 = 1 << 26;
+const LOGGED: u64 = 1 << 32;
+
 /// Merged buffers, indirect descriptors, and the protocol's features, with version 1.
 const FEATURES: u64 = 1 << 15 | 1 << 28 | 1 << 30 | 1 << 32;
 
@@ -63,9 +67,16 @@ impl Language for OfVhost {
 }
 
 impl OfVhost {
-    /// The same with packed rings.
-    pub fn packed() -> Vec<u8> {
-        [said(FEATURES | PACKED, 1 << 15), packed_records()].concat()
+    /// What sound peers say: with rings of either kind, and the same of a machine that has come and goes again, whose log is kept.
+    pub fn all() -> Vec<(&'static str, Vec<u8>)> {
+        let split = |features| [said(FEATURES | features, 0), records()].concat();
+        let packed = |features| [said(FEATURES | PACKED | features, 1 << 15), packed_records()].concat();
+        vec![
+            ("sound", split(0)),
+            ("packed", packed(0)),
+            ("migrating", split(LOG_ALL)),
+            ("migrating-packed", packed(LOG_ALL)),
+        ]
     }
 }
 
@@ -73,6 +84,8 @@ impl OfVhost {
 fn said(features: u64, base: u64) -> Vec<u8> {
     const NONE: u8 = KINDS;
     const EVENTFD: u8 = 4;
+    const SEALED: u8 = 9;
+    let log = if features & LOG_ALL == 0 { 0 } else { LOGGED };
     let mut said = vec![0];
     let mut say = |request: u8, descriptor: u8, words: &[u64]| {
         said.extend([descriptor, request, 0, 8 * words.len() as u8]);
@@ -82,17 +95,25 @@ fn said(features: u64, base: u64) -> Vec<u8> {
     };
     say(2, NONE, &[features]);
     say(16, NONE, &[1 << 15]);
+    if log > 0 {
+        say(6, SEALED, &[1 << 16, 1 << 15]);
+    }
     say(37, OWN_MEMORY, &[0, BEGIN, MEMORY as u64, BEGIN, 0]);
     for (ring, begin) in (0..).zip(RINGS) {
         let at = BEGIN + begin;
         say(8, NONE, &[ring | SLOTS << 32]);
-        say(9, NONE, &[ring, at, at + USED, at + AVAILABLE, 0]);
+        say(9, NONE, &[ring | log, at, at + USED, at + AVAILABLE, if log > 0 { at + USED } else { 0 }]);
         if base > 0 {
             say(10, NONE, &[ring | base << 32]);
         }
-        say(13, EVENTFD, &[ring]);
+        if log == 0 {
+            say(13, EVENTFD, &[ring]);
+        }
         say(12, EVENTFD, &[ring]);
         say(18, NONE, &[ring | 1 << 32]);
+    }
+    if log > 0 {
+        say(19, NONE, &[2]);
     }
     said
 }

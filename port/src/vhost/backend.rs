@@ -9,6 +9,7 @@ use conic_native::Held;
 use super::channel::Channel;
 use super::device_ring::DeviceRing;
 use super::half::{Device, Half, Outside, Queue, Side, feature, protocol};
+use super::log::Log;
 use super::memory::Regions;
 use super::message::{Answer, Bell, Header, MOST_REGIONS, Parts, Request, answer};
 use super::packed::PackedRing;
@@ -20,10 +21,16 @@ use crate::peer::{ring_peer, take_interrupt};
 /// The device's half: it is asked, and answers.
 #[derive(Debug)]
 pub struct Backend {
-    offered: u64,
+    pub(super) offered: u64,
     pub(super) protocol: u64,
     pub(super) status: u64,
+    /// Where it is marked what is written in the memory, while the machine migrates.
+    pub(super) log: Option<Arc<Log>>,
+    pub(super) announced: Option<[u8; 6]>,
 }
+
+/// What a backend offers that a frontend does not ask another for: it is no machine.
+const OF_MACHINES: u64 = feature::LOG_ALL | feature::GUEST_ANNOUNCE;
 
 impl Half for Backend {
     type Ring = DeviceRing;
@@ -34,7 +41,8 @@ impl Half for Backend {
     const SAYS_VALID: bool = true;
 
     fn new(options: &VhostOptions) -> Backend {
-        Backend { offered: feature::offered(options), protocol: 0, status: 0 }
+        let offered = feature::offered(options) | OF_MACHINES;
+        Backend { offered, protocol: 0, status: 0, log: None, announced: None }
     }
 
     fn bell(queue: &Queue) -> Option<&Arc<Held>> {
@@ -73,6 +81,10 @@ impl Half for Backend {
             }
             None => Ok(()),
         }
+    }
+
+    fn announced(device: &mut Device<Backend>) -> Option<[u8; 6]> {
+        device.half.announced.take()
     }
 
     fn pass_on(card: &mut Card<Backend>) -> Option<Legacy> {
@@ -118,7 +130,9 @@ impl Device<Backend> {
             let base = if self.has(feature::PACKED) { base << 16 | base } else { base };
             return Ok(Some(Answer::Ring { ring: number as u8, base }));
         }
-        self.change(request, descriptors, options, outside).map(|()| None)
+        // Whoever migrates waits for word that the log is this one, with the feature of replies or without.
+        let is_log = matches!(request, Request::SetLog(_));
+        self.change(request, descriptors, options, outside).map(|()| is_log.then_some(Answer::Word(0)))
     }
 
     /// Does what has no answer.
@@ -130,7 +144,7 @@ impl Device<Backend> {
         outside: &Outside<DeviceRing>,
     ) -> Result<(), &'static str> {
         match request {
-            Request::SetFeatures(features) => self.set_features(features)?,
+            Request::SetFeatures(features) => self.set_features(features, outside)?,
             Request::SetProtocol(features) if features & !(protocol::ALL | protocol::SEVERAL_QUEUES) != 0 => {
                 return Err("a feature of the protocol that was not offered");
             }
@@ -144,6 +158,7 @@ impl Device<Backend> {
             }
             Request::Reset => self.reset(outside),
             Request::SetMemory(places) => {
+                places.iter().try_for_each(|place| self.is_covered(place))?;
                 self.leave_memory(outside);
                 for (place, memory) in places.into_iter().zip(descriptors) {
                     self.memory()?.add(place, memory, options.unsealed, options.most_bytes)?;
@@ -155,6 +170,7 @@ impl Device<Backend> {
                 if self.regions.0.len() == MOST_REGIONS {
                     return Err("there are too many regions of memory");
                 }
+                self.is_covered(&place)?;
                 self.in_memory(outside, |regions| regions.add(place, memory, options.unsealed, options.most_bytes))?;
             }
             Request::RemoveMemory(place) => self.in_memory(outside, |regions| {
@@ -170,10 +186,7 @@ impl Device<Backend> {
                 }
                 self.queues[number].slots = slots;
             }
-            Request::SetParts { ring, parts } => {
-                let number = self.stopped(ring)?;
-                self.queues[number].parts = Some(parts);
-            }
+            Request::SetParts { ring, parts, log } => self.set_parts(ring, parts, log, outside)?,
             Request::SetBase { ring, base } => {
                 let number = self.stopped(ring)?;
                 // A packed ring goes on where the last one took; DPDK does not say where it used. What is between was lost with it.
@@ -186,22 +199,7 @@ impl Device<Backend> {
                 self.queues[number].is_enabled = is_on;
                 if is_on { self.begin(outside) } else { self.stop(number, outside) }
             }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn set_features(&mut self, features: u64) -> Result<(), &'static str> {
-        if features & !self.half.offered != 0 {
-            return Err("a feature that was not offered");
-        }
-        // A frontend may say them again while rings go; how these are read does not change under them.
-        if self.queues.iter().any(|queue| queue.is_used) && features != self.features {
-            return Err("features cannot change while a ring is in use");
-        }
-        self.features = features;
-        if !self.has(feature::PROTOCOL) {
-            self.queues.iter_mut().for_each(|queue| queue.is_enabled = true);
+            request => self.change_log(request, descriptors, options, outside)?,
         }
         Ok(())
     }
@@ -248,12 +246,12 @@ impl Device<Backend> {
         Ok(())
     }
 
-    fn number(&self, ring: u32) -> Result<usize, &'static str> {
+    pub(super) fn number(&self, ring: u32) -> Result<usize, &'static str> {
         Some(ring as usize).filter(|&number| number < self.queues.len()).ok_or("there is no such ring")
     }
 
     /// A ring that is not in use.
-    fn stopped(&self, ring: u32) -> Result<usize, &'static str> {
+    pub(super) fn stopped(&self, ring: u32) -> Result<usize, &'static str> {
         let number = self.number(ring)?;
         if self.queues[number].is_used { Err("the ring is in use") } else { Ok(number) }
     }
@@ -289,25 +287,27 @@ impl Device<Backend> {
         }
     }
 
-    /// A ring of whichever kind was agreed on, where it lies in the memory.
+    /// A ring of whichever kind was agreed on, where it lies in the memory, and the log, if it is logged, has room for it.
     fn find(&self, number: usize, parts: Parts, agreed: Agreed) -> Option<DeviceRing> {
         let (regions, slots, base) = (&self.regions, self.queues[number].slots, self.queues[number].base);
-        if self.has(feature::PACKED) {
+        let ring = if self.has(feature::PACKED) {
             PackedRing::find(regions, slots, parts, agreed, base).map(DeviceRing::Packed)
         } else {
             Ring::find(regions, slots, parts, agreed).map(DeviceRing::Split)
-        }
+        };
+        Some(ring?.logged(self.pages(number).ok()?))
     }
 
-    /// As the driver's reset leaves it: memory and features stay.
+    /// As the driver's reset leaves it: memory and features stay, and where each ring stood. QEMU 7.2 stops a machine pair by pair, resets the
+    /// device with the first, and asks then where the rings of the others stand; it says where they begin before they are used again.
     fn reset(&mut self, outside: &Outside<DeviceRing>) {
         self.stop_all(outside);
         let enabled = !self.has(feature::PROTOCOL);
         for number in 0..self.queues.len() {
             self.forget_awaited(number, outside);
             let queue = &mut self.queues[number];
-            let call = queue.call.take();
-            *queue = Queue { is_enabled: enabled, call, ..Queue::default() };
+            let (call, base) = (queue.call.take(), queue.base);
+            *queue = Queue { is_enabled: enabled, call, base, ..Queue::default() };
         }
     }
 }

@@ -70,6 +70,10 @@ impl<H: Half> Control<H> {
         self.peer.as_ref().map(|peer| &peer.device)
     }
 
+    pub(super) fn device_mut(&mut self) -> Option<&mut Device<H>> {
+        self.peer.as_mut().map(|peer| &mut peer.device)
+    }
+
     /// Ends the connection.
     pub(super) fn end(&mut self, now: Time, why: &str, outside: &Outside<H::Ring>, counts: &mut Counts) {
         let Some(Peer { channel, device, .. }) = self.peer.take() else { return };

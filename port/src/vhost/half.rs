@@ -29,7 +29,11 @@ pub(super) mod feature {
     /// Such may come.
     pub(crate) const HOST_TCP: [u64; 2] = [1 << 11, 1 << 12];
     pub(crate) const MERGED_BUFFERS: u64 = 1 << 15;
+    /// The driver says itself where it is, when it is asked to.
+    pub(crate) const GUEST_ANNOUNCE: u64 = 1 << 21;
     pub(crate) const SEVERAL_QUEUES: u64 = 1 << 22;
+    /// vhost's own: what the device writes is logged.
+    pub(crate) const LOG_ALL: u64 = 1 << 26;
     pub(crate) const ANY_LAYOUT: u64 = 1 << 27;
     pub(crate) const INDIRECT: u64 = 1 << 28;
     pub(crate) const EVENT_INDEX: u64 = 1 << 29;
@@ -55,11 +59,15 @@ pub(super) mod feature {
 /// Bits of the protocol's features.
 pub(super) mod protocol {
     pub(crate) const SEVERAL_QUEUES: u64 = 1 << 0;
+    /// The log lies in memory that is passed.
+    pub(crate) const LOG: u64 = 1 << 1;
+    /// This side announces a station that does not do so itself.
+    pub(crate) const ANNOUNCE: u64 = 1 << 2;
     pub(crate) const REPLIES: u64 = 1 << 3;
     pub(crate) const MTU: u64 = 1 << 4;
     pub(crate) const MEMORY_SLOTS: u64 = 1 << 15;
     pub(crate) const STATUS: u64 = 1 << 16;
-    pub(crate) const ALL: u64 = REPLIES | MTU | MEMORY_SLOTS | STATUS;
+    pub(crate) const ALL: u64 = LOG | ANNOUNCE | REPLIES | MTU | MEMORY_SLOTS | STATUS;
 }
 
 /// One side of a ring: the device's, which uses what the driver makes available, or the driver's.
@@ -122,6 +130,11 @@ pub trait Half: Debug + Sized + Send + 'static {
         counts: &mut Counts,
     ) -> Result<(), &'static str>;
 
+    /// The station that is to be announced, where the other side has just asked for it.
+    fn announced(_device: &mut Device<Self>) -> Option<[u8; 6]> {
+        None
+    }
+
     /// What another process needs to go on; nothing where it begins anew.
     fn pass_on(card: &mut Card<Self>) -> Option<Legacy>;
 }
@@ -151,6 +164,8 @@ impl<R> Outside<R> {
 pub struct Queue {
     pub(super) slots: u32,
     pub(super) parts: Option<Parts>,
+    /// By which address writes to what the device uses are logged, where they are.
+    pub(super) log: Option<u64>,
     pub(super) kick: Option<Arc<Held>>,
     pub(super) call: Option<Arc<Held>>,
     /// Kicked, or said to be polled, since it was stopped.
@@ -204,7 +219,8 @@ impl<H: Half> Device<H> {
             ring,
             regions: Arc::clone(&self.regions),
             bell: H::bell(queue).cloned(),
-            features: self.features,
+            // A packet that is made ready for a driver does not ask whether it migrates.
+            features: self.features & !feature::LOG_ALL,
             session: self.session,
         };
         let is_polled = number % 2 != H::OUT && H::awaited(queue).is_none();
@@ -263,6 +279,8 @@ impl<H: Half> Device<H> {
     pub(super) fn end(mut self, outside: &Outside<H::Ring>) {
         self.leave_memory(outside);
         (0..self.queues.len()).for_each(|number| self.forget_awaited(number, outside));
+        // With what else of the other side's is mapped.
+        outside.closer.close(self.half);
     }
 
     /// How many pairs can be sent to, and received from.

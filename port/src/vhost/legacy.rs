@@ -5,8 +5,9 @@
 //! | words: whether it listens, whether there is a frontend | always |
 //! | the listening socket; the connection | where there is one |
 //! | words: features, the protocol's features, status, how many regions and rings | a frontend |
+//! | words: bytes and offset of the log, if there is one (0: none); its descriptor | a frontend |
 //! | of each region: its place in four words, how often it was brought, and its descriptor | a frontend |
-//! | of each ring: slots, its parts in three words, where it stopped, what there is of it in bits; its descriptors | a frontend |
+//! | of each ring: slots, its parts in three words, by which address it is logged, where it stopped, what there is of it in bits; its descriptors | a frontend |
 //! | which session it is | the first of several parts |
 //! | words: which session (0: none), how many rings it had in use; of each its number and where it stopped | any other part |
 //!
@@ -24,14 +25,17 @@ use super::backend::Backend;
 use super::channel::Channel;
 use super::control::Peer;
 use super::half::{Device, Half, Queue, Side};
+use super::log::Log;
 use super::memory::Regions;
-use super::message::{Bell, Parts, Place, Request};
+use super::message::{Bell, LogPlace, Parts, Place, Request};
+use super::rings::bits;
 use super::{VhostOptions, VhostUser};
 use crate::legacy::{Heir, broken};
 use crate::peer::socket::Listener;
 use crate::peer::{Role, SocketError, watch};
 use crate::{Legacy, PortError};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 const STARTED: u64 = 1;
 const ENABLED: u64 = 2;
@@ -40,6 +44,7 @@ const CALL: u64 = 8;
 const PARTS: u64 = 16;
 /// Where it stopped is said by the part that it belongs to.
 const ELSEWHERE: u64 = 32;
+const LOGGED: u64 = 64;
 /// The number of a session that another process had.
 const FIRST_SESSION: u64 = 1;
 
@@ -65,6 +70,10 @@ impl VhostUser {
         };
         legacy.descriptors.push(connection);
         legacy.words.extend([1, device.features, device.half.protocol, device.half.status]);
+        let log = device.half.log.as_deref();
+        let LogPlace { bytes, offset } = log.map(|log| log.place).unwrap_or_default();
+        legacy.words.extend([bytes, offset]);
+        legacy.descriptors.extend(log.map(|log| log.descriptor.copy()).transpose()?);
         legacy.words.extend([device.regions.0.len(), device.queues.len()].map(|count| count as u64));
         for region in &device.regions.0 {
             let Place { guest, bytes, user, offset } = region.place;
@@ -95,21 +104,23 @@ impl VhostUser {
                 | bit(KICK, queue.kick.is_some())
                 | bit(CALL, queue.call.is_some())
                 | bit(PARTS, queue.parts.is_some())
-                | bit(ELSEWHERE, is_elsewhere);
-            legacy.words.extend([queue.slots.into(), descriptors, used, available, queue.base.into(), bits]);
+                | bit(ELSEWHERE, is_elsewhere)
+                | bit(LOGGED, queue.log.is_some());
+            let (slots, log, base) = (queue.slots.into(), queue.log.unwrap_or(0), queue.base.into());
+            legacy.words.extend([slots, descriptors, used, available, log, base, bits]);
             for bell in [&queue.kick, &queue.call].into_iter().flatten() {
                 legacy.descriptors.push(bell.copy()?);
             }
         }
         // Whoever unmaps the last of memory gives all its pages back, and others wait for this thread.
-        self.outside.closer.close(device.regions);
+        self.outside.closer.close((device.regions, device.half.log));
         Ok(())
     }
 
     /// Stops this part's rings; what it says of them.
     fn leave_rings(&self) -> Vec<u64> {
         let (rings, mut session, mut stood) = (self.outside.rings.all(), 0, Vec::new());
-        for number in super::bits(self.own[0] | self.own[1]) {
+        for number in bits(self.own[0] | self.own[1]) {
             let mut entry = rings.lock(number);
             entry.is_left = true;
             if let Some(mut served) = entry.served.take() {
@@ -171,8 +182,10 @@ impl VhostUser {
         let mut device = Device::<Backend>::new(&self.options, FIRST_SESSION);
         device.features = features;
         (device.half.protocol, device.half.status) = (protocol, status);
+        let log = self.log(heir, closer)?;
         let (regions, queues) = (heir.number::<usize>()?, heir.number::<usize>()?);
-        let mut is_sound = queues == device.queues.len();
+        let mut is_sound = queues == device.queues.len() && log.is_ok();
+        device.half.log = log.ok().flatten();
         for _ in 0..regions {
             let [guest, bytes, user, offset] = [heir.number()?, heir.number()?, heir.number()?, heir.number()?];
             let place = Place { guest, bytes, user, offset };
@@ -211,6 +224,17 @@ impl VhostUser {
         Ok(Some(device))
     }
 
+    /// The log of the other process, if it had one, or why it cannot be mapped again.
+    fn log(&self, heir: &mut Heir, closer: &Closer) -> io::Result<Result<Option<Arc<Log>>, &'static str>> {
+        let place = LogPlace { bytes: heir.number()?, offset: heir.number()? };
+        if place.bytes == 0 {
+            return Ok(Ok(None));
+        }
+        let descriptor = Held::passed(heir.descriptor()?, closer);
+        let log = Log::map(place, descriptor, self.options.unsealed, self.options.most_bytes);
+        Ok(log.map(|log| Some(Arc::new(log))))
+    }
+
     /// A ring of the other process, whether it was for another part to say where it stopped, and whether what was passed for it can be used.
     fn queue(
         &self,
@@ -221,7 +245,7 @@ impl VhostUser {
     ) -> io::Result<(Queue, bool, bool)> {
         let slots = heir.number::<u32>()?;
         let parts = Parts { descriptors: heir.number()?, used: heir.number()?, available: heir.number()? };
-        let (base, bits, mut is_right) = (heir.number()?, heir.number::<u64>()?, true);
+        let (log, base, bits, mut is_right) = (heir.number()?, heir.number()?, heir.number::<u64>()?, true);
         for (bit, bell) in [(KICK, Bell::Kick), (CALL, Bell::Call)] {
             if bits & bit != 0 {
                 let descriptor = Held::passed(heir.descriptor()?, closer);
@@ -233,7 +257,8 @@ impl VhostUser {
         let (is_started, is_enabled) = (bits & STARTED != 0, bits & ENABLED != 0);
         let (kick, call) = (queue.kick.take(), queue.call.take());
         let parts = (bits & PARTS != 0).then_some(parts);
-        let queue = Queue { slots, parts, kick, call, is_started, is_enabled, base, is_used: false };
+        let log = (bits & LOGGED != 0).then_some(log);
+        let queue = Queue { slots, parts, log, kick, call, is_started, is_enabled, base, is_used: false };
         Ok((queue, bits & ELSEWHERE != 0, is_right))
     }
 }

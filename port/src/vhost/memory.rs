@@ -87,6 +87,13 @@ impl Regions {
         })
     }
 
+    /// Where the guest has the byte that its frontend has at an address of its own.
+    pub(super) fn guest_of_user(&self, address: u64) -> Option<u64> {
+        let Spot { region, at } = self.of_user(address, 1)?;
+        let Region { place, begin, .. } = &self.0[region];
+        Some(place.guest + (at - begin) as u64)
+    }
+
     /// Where the byte lies that descriptors say is at this address, and how many of so many lie behind it in the same region.
     #[inline(always)]
     pub(super) fn of_guest(&self, address: u64, bytes: usize) -> Result<(Spot, usize), Fault> {

@@ -22,6 +22,9 @@ const NEEDS_REPLY: u32 = 1 << 3;
 /// Of a ring's descriptor: there is none, the ring is polled.
 const NO_DESCRIPTOR: u64 = 1 << 8;
 
+/// Of a ring's addresses: writes to what the device uses are logged.
+const LOGGED: u32 = 1;
+
 /// A header, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -122,6 +125,13 @@ pub struct Parts {
     pub(super) available: u64,
 }
 
+/// Where a log of pages lies in its descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LogPlace {
+    pub(super) bytes: u64,
+    pub(super) offset: u64,
+}
+
 /// A ring's descriptor, by what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bell {
@@ -141,6 +151,10 @@ pub(super) enum Request {
     SetOwner,
     Reset,
     SetMemory(Vec<Place>),
+    /// A bit for each page that this side writes.
+    SetLog(LogPlace),
+    /// An eventfd by which this side could say that it has set some: who migrates looks by itself.
+    SetLogBell,
     AddMemory(Place),
     RemoveMemory(Place),
     SetSlots {
@@ -150,6 +164,8 @@ pub(super) enum Request {
     SetParts {
         ring: u32,
         parts: Parts,
+        /// By which address writes to what the device uses are logged, if they are.
+        log: Option<u64>,
     },
     SetBase {
         ring: u32,
@@ -173,7 +189,9 @@ pub(super) enum Request {
     GetMostRegions,
     SetStatus(u64),
     GetStatus,
-    /// Nothing that this side does anything about: a frame to announce an address, an MTU.
+    /// The station with this address is here now, and does not say so itself.
+    Announce([u8; 6]),
+    /// Nothing that this side does anything about: an MTU.
     Nothing,
 }
 
@@ -187,12 +205,15 @@ impl Request {
             3 => Request::SetOwner,
             4 | 34 => Request::Reset,
             5 => Request::SetMemory(body.places()?),
+            6 => Request::SetLog(LogPlace { bytes: body.word()?, offset: body.word()? }),
+            // The eventfd comes with an empty word or without.
+            7 => Request::SetLogBell,
             8 => Request::SetSlots { ring: body.number()?, slots: body.number()? },
             9 => {
-                let (ring, _flags) = (body.number()?, body.number()?);
+                let (ring, flags) = (body.number()?, body.number()?);
                 let parts = Parts { descriptors: body.word()?, used: body.word()?, available: body.word()? };
-                let _log = body.word()?;
-                Request::SetParts { ring, parts }
+                let log = body.word()?;
+                Request::SetParts { ring, parts, log: (flags & LOGGED != 0).then_some(log) }
             }
             10 => Request::SetBase { ring: body.number()?, base: body.number()? },
             11 => Request::GetBase { ring: body.ring_and_nothing()? },
@@ -203,7 +224,11 @@ impl Request {
             16 => Request::SetProtocol(body.word()?),
             17 => Request::GetQueues,
             18 => Request::Enable { ring: body.number()?, is_on: body.number()? != 0 },
-            19 | 20 => {
+            19 => {
+                let [a, b, c, d, e, f, ..] = body.word()?.to_ne_bytes();
+                Request::Announce([a, b, c, d, e, f])
+            }
+            20 => {
                 body.word()?;
                 Request::Nothing
             }
@@ -226,6 +251,7 @@ impl Request {
         match self {
             Request::SetMemory(places) => places.len(),
             Request::AddMemory(_) | Request::SetBell { is_none: false, .. } => 1,
+            Request::SetLog(_) | Request::SetLogBell => 1,
             _ => 0,
         }
     }
@@ -304,10 +330,10 @@ mod tests {
         }
         let (none, many) = (words(&[0]), words(&[MOST_REGIONS as u64 + 1]));
         assert!(Request::read(5, &none).is_err() && Request::read(5, &many).is_err());
-        for request in [2, 8, 9, 10, 11, 12, 13, 14, 16, 18, 37, 38, 39] {
+        for request in [2, 6, 8, 9, 10, 11, 12, 13, 14, 16, 18, 19, 37, 38, 39] {
             assert!(Request::read(request, &[0; 7]).is_err(), "{request}");
         }
-        assert!(Request::read(6, &[0; 16]).is_err() && Request::read(41, &[]).is_err());
+        assert!(Request::read(21, &[0; 16]).is_err() && Request::read(41, &[]).is_err());
         assert!(Request::read(1, &[0; 9]).is_err() && Request::read(1, &[0; 8]).is_ok());
     }
 

@@ -14,6 +14,8 @@
 //! | `ring.rs` | split virtqueues from the device's side, and what is checked of them |
 //! | `packed.rs`, `device_ring.rs` | packed ones, and either |
 //! | `rings.rs` | which thread touches a ring when |
+//! | `log.rs`, `migration.rs` | which pages of a machine that migrates were written, and what it asks for meanwhile |
+//! | `announce.rs` | a station that has come, and does not say so itself |
 //! | `wish.rs` | who wants to be told of what |
 //! | `unfinished.rs` | packets of which work is left |
 //! | `legacy.rs` | a port goes on in another process |
@@ -21,6 +23,7 @@
 //! The other half is not trusted, as with memif: a frontend's memory must be sealed against shrinking, indexes and descriptors are read once and checked,
 //! and one that goes on breaking the rules is disconnected. No call waits for it (see [`crate::peer`]).
 
+mod announce;
 mod backend;
 mod channel;
 mod control;
@@ -28,8 +31,10 @@ mod device_ring;
 mod frontend;
 mod half;
 mod legacy;
+mod log;
 mod memory;
 mod message;
+mod migration;
 mod options;
 mod packed;
 mod ring;
@@ -61,7 +66,7 @@ pub use half::Half;
 use half::{Outside, Side};
 pub use options::VhostOptions;
 use ring::{Fault, LONG_HEADER, Put, Taken};
-use rings::Reach;
+use rings::{Reach, bits, next_of};
 
 /// Milliseconds between two looks at the socket of a frontend.
 const LOOK: u64 = 1;
@@ -308,13 +313,19 @@ impl<H: Half> Card<H> {
     fn next_packet(&mut self, now: Time, header: &mut [u8; LONG_HEADER], frame: &mut [u8]) -> Taken {
         if !self.is_connected() || self.lookout.is_due(now) {
             self.attend(now);
+            if let taken @ Taken::Packet(_) = self.announced(frame) {
+                return taken;
+            }
         }
         let mut taken = self.take(header, frame);
         if taken == Taken::None && self.armed {
             // A kick that comes behind this wakes the sleep; what it spoke of before is found now. Whoever is about to sleep looks once.
             forget(self.outside.waiter());
             self.attend(now);
-            taken = self.take(header, frame);
+            taken = self.announced(frame);
+            if taken == Taken::None {
+                taken = self.take(header, frame);
+            }
             if taken == Taken::None {
                 // The other side may be another one by now.
                 self.wish(true);
@@ -396,20 +407,6 @@ impl<H: Half> Card<H> {
             }
         }
     }
-}
-
-/// The numbers of the bits that are set, from the lowest on.
-fn bits(set: u32) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(set), |set| Some(set & set.wrapping_sub(1)))
-        .take_while(|&set| set != 0)
-        .map(|set| set.trailing_zeros() as usize)
-}
-
-/// The first bit from a number on, or the lowest, of a set that has one.
-#[inline(always)]
-fn next_of(set: u32, from: usize) -> usize {
-    let behind = set & u32::MAX.checked_shl(from as u32).unwrap_or(0);
-    (if behind == 0 { set } else { behind }).trailing_zeros() as usize
 }
 
 impl<H: Half> AsFd for Card<H> {
@@ -596,6 +593,8 @@ impl<H: Half> Drop for Card<H> {
     }
 }
 
+#[cfg(test)]
+mod migration_tests;
 #[cfg(test)]
 mod parts_tests;
 #[cfg(test)]

@@ -14,6 +14,7 @@
 //! Source: Virtual I/O Device (VIRTIO) 1.2, 2.8 (packed virtqueues).
 
 use super::half::Side;
+use super::log::{Entries, Pages, Writes};
 use super::memory::{Regions, Spot};
 use super::message::Parts;
 use super::ring::{
@@ -25,7 +26,7 @@ const AVAILABLE: u16 = 1 << 7;
 const USED: u16 = 1 << 15;
 
 /// Bytes of a wish, and in it its flags: never, and at a descriptor.
-const WISH: usize = 4;
+pub(super) const WISH: usize = 4;
 const NEVER: u16 = 1;
 const AT_DESCRIPTOR: u16 = 2;
 
@@ -403,6 +404,32 @@ impl Side for PackedRing {
 
     fn position(&self) -> u16 {
         self.next.0
+    }
+}
+
+impl Writes for PackedRing {
+    fn buffers(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.pieces.iter().map(|piece| (piece.address, piece.length))
+    }
+
+    /// The first descriptor of each chain, of which those between are neighbours.
+    fn mark_used(&self, pages: &Pages, from: u16) {
+        let Some(begin) = pages.descriptors else { return };
+        let place = u32::from(Position(from).place());
+        let (behind, is_round) = (u32::from(self.next.place()), (from ^ self.next.0) & ROUND != 0);
+        let count = if is_round { behind + self.slots - place } else { behind - place };
+        Entries { size: DESCRIPTOR, slots: self.slots, place, count }.mark(&pages.log, begin);
+    }
+
+    /// What was used is seen at once.
+    fn mark_shown(&self, _pages: &Pages) {}
+
+    fn mark_wish(&self, pages: &Pages) {
+        pages.used.into_iter().for_each(|used| pages.log.mark(used, WISH as u64));
+    }
+
+    fn header(&self) -> usize {
+        self.agreed.header()
     }
 }
 

@@ -1,13 +1,18 @@
 //! A driver of the tests' own for a packed ring, which lays out whatever comes, and one that lies.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use conic_native::{Held, Mapping};
 
-use super::super::message::Place;
+use super::super::device_ring::DeviceRing;
+use super::super::log::{Log, Pages};
+use super::super::message::{LogPlace, Place};
+use super::super::migration_tests::Reader;
 use super::*;
 
-const GUEST: u64 = 0x4000_0000;
+/// Behind the beginning of a page, so that each part of the ring lies in two.
+const GUEST: u64 = 0x4000_0f80;
 const REGION: usize = 1 << 20;
 const SLOTS: u32 = 16;
 /// Where the parts of the ring lie, and where buffers and tables do.
@@ -355,4 +360,118 @@ fn a_ring_lies_in_the_memory_where_words_may_lie_and_begins_within() {
     );
     assert!(!find(|parts| parts.used += 2, 0) && !find(|parts| parts.used = GUEST + REGION as u64, 0));
     assert!(!find(|parts| parts.available += 2, 0) && !find(|parts| parts.available = GUEST - 4, 0));
+}
+
+/// Where the device's wish is logged: over the end of a page that no guest has.
+const WISH_LOGGED: u64 = 0x1ffe;
+
+/// A ring that is logged, with what is in its log and in its memory.
+struct Watched {
+    device: DeviceRing,
+    reader: Reader,
+    memory: Vec<u8>,
+    /// Pages that were marked, and those of which nothing had changed.
+    marked: usize,
+    unchanged: usize,
+}
+
+impl Watched {
+    fn new(driver: &Driver, agreed: Agreed, is_of_packets: bool, used: Option<u64>) -> Watched {
+        let reader = Reader::new();
+        let place = LogPlace { bytes: 0x9000, offset: 16 };
+        let descriptor = Held::own(reader.descriptor.try_clone().expect("a descriptor"));
+        let log = Arc::new(Log::map(place, descriptor, false, 1 << 30).expect("a log"));
+        let pages = Pages { log, is_of_packets, used, descriptors: Some(GUEST) };
+        let device = DeviceRing::Packed(driver.device(agreed)).logged(Some(pages));
+        Watched { device, reader, memory: Vec::new(), marked: 0, unchanged: 0 }
+    }
+
+    fn image(driver: &Driver) -> Vec<u8> {
+        let mut bytes = vec![0; REGION];
+        driver.memory.read_bytes(0, &mut bytes);
+        bytes
+    }
+
+    /// Has the device do something: each page that differs behind it is marked, as far as it is logged.
+    fn does<T>(&mut self, driver: &Driver, logged: (bool, bool), step: impl FnOnce(&mut DeviceRing) -> T) -> T {
+        self.memory = Watched::image(driver);
+        let came = step(&mut self.device);
+        let (after, marked) = (Watched::image(driver), self.reader.take(16));
+        let mut wanted = BTreeSet::new();
+        // Whole pieces first: most are as they were.
+        let changed = (0..REGION).step_by(1024).filter(|&at| self.memory[at..at + 1024] != after[at..at + 1024]);
+        for at in changed.flat_map(|at| at..at + 1024).filter(|&at| self.memory[at] != after[at]) {
+            let (is_wish, is_descriptor) = ((DEVICE..DEVICE + WISH).contains(&at), at < DESCRIPTOR * SLOTS as usize);
+            match is_wish {
+                true if logged.1 => wanted.insert((WISH_LOGGED + (at - DEVICE) as u64) / 4096),
+                false if is_descriptor || logged.0 => wanted.insert((GUEST + at as u64) / 4096),
+                _ => false,
+            };
+        }
+        assert!(wanted.is_subset(&marked), "{wanted:x?} have changed, {marked:x?} are marked");
+        let own = |page: u64| page == GUEST / 4096 || page == GUEST / 4096 + 1;
+        let is_logged = |&page: &u64| if page < 8 { logged.1 } else { own(page) || logged.0 };
+        assert!(marked.iter().all(is_logged), "{marked:x?}: {logged:?}");
+        (self.marked, self.unchanged) = (self.marked + marked.len(), self.unchanged + marked.len() - wanted.len());
+        came
+    }
+}
+
+#[test]
+fn whatever_is_changed_is_marked_by_its_page_over_every_wrap() {
+    for seed in 0..6 {
+        let mut generator = fastrand::Rng::with_seed(seed);
+        let mut driver = Driver::at(generator.u16(..16) | generator.u16(..2) << 15);
+        let agreed = Agreed { event_index: generator.bool(), ..agreed() };
+        let logged = [(true, true), (true, false), (false, true)][seed as usize % 3];
+        let (mut watched, mut wished) =
+            (Watched::new(&driver, agreed, logged.0, logged.1.then_some(WISH_LOGGED)), true);
+        for _ in 0..300 {
+            let (mut header, mut frame) = ([0x5a; LONG_HEADER], [0; 9600]);
+            while driver.used().is_some() {}
+            match generator.usize(..5) {
+                0 if driver.free() >= 4 => {
+                    let lengths = cut(&mut generator, 1000, 4);
+                    let is_indirect = generator.bool();
+                    driver.offer(&lengths, 0, is_indirect);
+                    let taken =
+                        watched.does(&driver, logged, |ring| ring.take(&driver.regions, &mut header, &mut frame));
+                    assert_eq!(taken, Taken::Packet(1000 - LONG_HEADER));
+                }
+                // What cannot be is given back too.
+                1 if driver.free() >= 4 => {
+                    driver.offer(&[60, 60], WRITE, false);
+                    let taken =
+                        watched.does(&driver, logged, |ring| ring.take(&driver.regions, &mut header, &mut frame));
+                    assert_eq!(taken, Taken::Refused(Fault::Flags));
+                    driver.offer(&[60], WRITE, false);
+                    driver.offer(&[60, 60], 0, false);
+                    let put = watched.does(&driver, logged, |ring| ring.put(&driver.regions, &mut header, &[7; 500]));
+                    assert_eq!(put, Put::Refused(Fault::Flags));
+                }
+                2 => {
+                    wished = !wished;
+                    watched.does(&driver, logged, |ring| ring.interrupt(&driver.regions, wished));
+                }
+                _ => {
+                    let frame: Vec<u8> = (0..generator.usize(60..9600)).map(|_| generator.u8(..)).collect();
+                    for _ in 0..generator.usize(1..4) {
+                        if driver.free() >= 4 {
+                            let bytes = generator.usize(300..9000);
+                            let lengths = cut(&mut generator, bytes, 3);
+                            driver.offer(&lengths, WRITE, generator.bool());
+                        }
+                    }
+                    watched.does(&driver, logged, |ring| ring.put(&driver.regions, &mut header, &frame));
+                    // What is left is of no use to what comes next.
+                    while watched.does(&driver, logged, |ring| ring.put(&driver.regions, &mut header, &[7; 60]))
+                        == Put::Done
+                    {}
+                    watched.does(&driver, logged, |ring| ring.show(&driver.regions));
+                }
+            }
+        }
+        assert!(watched.marked > 300, "{} pages, {logged:?}", watched.marked);
+        assert!(watched.unchanged < watched.marked / 5, "{} of {}", watched.unchanged, watched.marked);
+    }
 }

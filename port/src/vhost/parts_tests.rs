@@ -13,29 +13,34 @@ use super::tests::{Frontend, MODERN, event, folder, is_awake, milliseconds, opti
 use super::*;
 use crate::offload::virtio::Checksum;
 
-fn parts(options: &VhostOptions, count: usize) -> Vec<VhostUser> {
+pub(super) fn parts(options: &VhostOptions, count: usize) -> Vec<VhostUser> {
     VhostUser::open_queues(&VhostOptions { queues: count, ..options.clone() }).expect("a port")
 }
 
 /// A card with so many pairs of rings, each ring with memory of its own: to the driver and from it.
-struct Guest {
-    frontend: Frontend,
-    pairs: Vec<[Driver; 2]>,
-    bells: Vec<[OwnedFd; 2]>,
+pub(super) struct Guest {
+    pub(super) frontend: Frontend,
+    pub(super) pairs: Vec<[Driver; 2]>,
+    pub(super) bells: Vec<[OwnedFd; 2]>,
     /// Frames that were sent, and those that have come back.
     sent: u32,
     came: BTreeSet<u32>,
 }
 
 /// Where a ring's memory begins.
-fn behind(ring: usize) -> u64 {
+pub(super) fn behind(ring: usize) -> u64 {
     2 * (ring * REGION) as u64
 }
 
 impl Guest {
-    fn connect(path: &str, pairs: usize, meanwhile: &mut dyn FnMut()) -> Guest {
+    pub(super) fn connect(path: &str, pairs: usize, meanwhile: &mut dyn FnMut()) -> Guest {
+        Guest::connect_with(path, pairs, MODERN | if pairs > 1 { feature::SEVERAL_QUEUES } else { 0 }, meanwhile)
+    }
+
+    /// The same, with these features.
+    pub(super) fn connect_with(path: &str, pairs: usize, features: u64, meanwhile: &mut dyn FnMut()) -> Guest {
         let frontend = Frontend::at(path);
-        frontend.agree(MODERN | if pairs > 1 { feature::SEVERAL_QUEUES } else { 0 });
+        frontend.agree(features);
         let new = |pair| [0, 1].map(|way| Driver::behind(behind(2 * pair + way)));
         let mut guest =
             Guest { frontend, pairs: (0..pairs).map(new).collect(), bells: Vec::new(), sent: 0, came: BTreeSet::new() };
@@ -48,7 +53,7 @@ impl Guest {
         guest
     }
 
-    fn ask(&self, request: u32, body: &[u64], descriptor: Option<&OwnedFd>) -> u64 {
+    pub(super) fn ask(&self, request: u32, body: &[u64], descriptor: Option<&OwnedFd>) -> u64 {
         self.frontend.asked(request, body, descriptor, &mut || {})
     }
 
@@ -62,7 +67,7 @@ impl Guest {
     }
 
     /// Sends a frame by a pair, if there is room.
-    fn send(&mut self, pair: usize) {
+    pub(super) fn send(&mut self, pair: usize) {
         let driver = &mut self.pairs[pair][1];
         while driver.used().is_some() {}
         if driver.under_way() < 8 {
@@ -74,7 +79,7 @@ impl Guest {
     }
 
     /// Takes what has come by any pair.
-    fn receive(&mut self) {
+    pub(super) fn receive(&mut self) {
         for [inward, _] in &mut self.pairs {
             while let Some(got) = inward.got() {
                 let number = u32::from_ne_bytes(got[LONG_HEADER..][..4].try_into().expect("four bytes"));
@@ -85,7 +90,7 @@ impl Guest {
     }
 
     /// Receives until so many frames or fewer are under way.
-    fn settle(&mut self, left: u32, meanwhile: &mut dyn FnMut()) {
+    pub(super) fn settle(&mut self, left: u32, meanwhile: &mut dyn FnMut()) {
         let began = conic_native::clock::now();
         while self.sent - self.came.len() as u32 > left {
             meanwhile();
@@ -116,7 +121,7 @@ impl Guest {
 }
 
 /// Ends threads, whatever becomes of the test that began them.
-struct Ended<'a>(&'a Flag);
+pub(super) struct Ended<'a>(pub(super) &'a Flag);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
@@ -125,7 +130,7 @@ impl Drop for Ended<'_> {
 }
 
 /// Sends back what comes, until the end; what finds no ring or no room is tried again.
-fn send_back(mut part: VhostUser, stop: &Flag) -> VhostUser {
+pub(super) fn send_back(mut part: VhostUser, stop: &Flag) -> VhostUser {
     let (mut frame, mut waits) = ([0; MAX_FRAME], None);
     while !stop.is_up() {
         let now = conic_native::clock::now();
@@ -233,7 +238,7 @@ fn rings_that_are_scribbled_over_end_sessions_and_no_thread() {
 }
 
 /// Everybody looks, at a time at which the socket is looked at; what comes is sent back.
-fn look(own: &mut [Option<VhostUser>], now: Time) {
+pub(super) fn look(own: &mut [Option<VhostUser>], now: Time) {
     for part in own.iter_mut().flatten() {
         part.attend(now);
         let mut frame = [0; MAX_FRAME];

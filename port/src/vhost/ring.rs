@@ -14,6 +14,7 @@
 use conic_native::Mapping;
 
 use super::half::Side;
+use super::log::{Entries, Pages, Writes};
 use super::memory::{Regions, Spot};
 use super::message::Parts;
 use super::wish::Wish;
@@ -53,6 +54,11 @@ pub enum Fault {
     Bounds,
     /// A chain of descriptors has no end, or more pieces than a packet may have.
     Chain,
+}
+
+/// Bytes of the part of a ring that the device writes.
+pub(super) fn used_bytes(slots: u32) -> u64 {
+    SLOTS as u64 + USED as u64 * u64::from(slots) + 2
 }
 
 /// What both sides have agreed on that changes how a ring is read.
@@ -145,7 +151,7 @@ impl Ring {
         };
         let descriptors = find(parts.descriptors, DESCRIPTOR * length, DESCRIPTOR)?;
         let available = find(parts.available, SLOTS + 2 * length + 2, 2)?;
-        let used = find(parts.used, SLOTS + USED * length + 2, 4)?;
+        let used = find(parts.used, used_bytes(slots) as usize, 4)?;
         let next = regions.memory(used.region).load_u16(used.at + INDEX).into();
         Some(Ring { slots, descriptors, available, used, agreed, next, told: next, limit: next, room: Vec::new() })
     }
@@ -403,6 +409,32 @@ impl Side for Ring {
 
     fn position(&self) -> u16 {
         self.next()
+    }
+}
+
+impl Writes for Ring {
+    fn buffers(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.room.iter().map(|slot| (slot.address, slot.length))
+    }
+
+    fn mark_used(&self, pages: &Pages, from: u16) {
+        let Some(used) = pages.used else { return };
+        let (place, count) = (self.slot(from) as u32, self.next().wrapping_sub(from).into());
+        Entries { size: USED, slots: self.slots, place, count }.mark(&pages.log, used + SLOTS as u64);
+    }
+
+    fn mark_shown(&self, pages: &Pages) {
+        pages.used.into_iter().for_each(|used| pages.log.mark(used + INDEX as u64, 2));
+    }
+
+    fn mark_wish(&self, pages: &Pages) {
+        let event = SLOTS as u64 + USED as u64 * u64::from(self.slots);
+        let said = if self.agreed.event_index { event } else { 0 };
+        pages.used.into_iter().for_each(|used| pages.log.mark(used + said, 2));
+    }
+
+    fn header(&self) -> usize {
+        self.agreed.header()
     }
 }
 

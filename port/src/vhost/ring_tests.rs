@@ -106,6 +106,13 @@ impl Driver {
         (USED_RING..BUFFERS as usize).step_by(8).map(|at| self.memory[0].load_u64(at)).collect()
     }
 
+    /// All of the memory, as the guest has it from [`Driver::place_of`] of the first region on.
+    pub(in super::super) fn all(&self) -> Vec<u8> {
+        let mut all = vec![0; 2 * REGION];
+        all.chunks_mut(REGION).zip(&self.memory).for_each(|(into, memory)| memory.read_bytes(0, into));
+        all
+    }
+
     /// Writes something somewhere into descriptors and slots.
     pub(in super::super) fn scribble(&self, generator: &mut fastrand::Rng) {
         let at = [DESCRIPTORS, AVAILABLE + 8, USED_RING][generator.usize(..3)] + 8 * generator.usize(..32);

@@ -89,6 +89,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
+/// The numbers of the bits that are set, from the lowest on.
+pub(super) fn bits(set: u32) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(set), |set| Some(set & set.wrapping_sub(1)))
+        .take_while(|&set| set != 0)
+        .map(|set| set.trailing_zeros() as usize)
+}
+
+/// The first bit from a number on, or the lowest, of a set that has one.
+#[inline(always)]
+pub(super) fn next_of(set: u32, from: usize) -> usize {
+    let behind = set & u32::MAX.checked_shl(from as u32).unwrap_or(0);
+    (if behind == 0 { set } else { behind }).trailing_zeros() as usize
+}
+
 impl<R> Rings<R> {
     /// Places for so many pairs of rings, for so many parts.
     pub(super) fn new(pairs: usize, parts: usize) -> io::Result<Rings<R>> {

@@ -74,7 +74,7 @@ impl Frontend {
         let _ = socket::send(&self.socket, bytes, descriptor.map(AsFd::as_fd));
     }
 
-    fn say(&self, request: u32, flags: u32, body: &[u64], descriptor: Option<&OwnedFd>) {
+    pub(super) fn say(&self, request: u32, flags: u32, body: &[u64], descriptor: Option<&OwnedFd>) {
         let header = [request, 1 | flags, 8 * body.len() as u32].map(u32::to_ne_bytes).concat();
         let body: Vec<u8> = body.iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.write(&[header, body].concat(), descriptor);
@@ -384,8 +384,8 @@ fn what_cannot_be_is_answered_so_or_ends_the_session() {
     let place = Driver::place_of(0, 0);
     let region = [0, place.guest, place.bytes, place.user, 0];
     let lies: [(&str, u32, &[u64], Option<&OwnedFd>); 14] = [
-        ("a feature that was not offered", 2, &[1 << 26], None),
-        ("a feature of the protocol that was not offered", 16, &[1 << 3 | 1 << 1], None),
+        ("a feature that was not offered", 2, &[1 << 24], None),
+        ("a feature of the protocol that was not offered", 16, &[1 << 3 | 1 << 8], None),
         ("memory without a descriptor", 37, &region, None),
         ("memory that can be cut", 37, &region, Some(&unsealed)),
         ("memory that is a pipe", 37, &region, Some(&pipe)),
@@ -397,7 +397,7 @@ fn what_cannot_be_is_answered_so_or_ends_the_session() {
         ("a descriptor that belongs to nothing", 18, &[1 << 32], Some(&pipe)),
         ("an index beyond 16 bits", 10, &[1 << 48], None),
         ("a region that there is not", 38, &region, None),
-        ("a message that was not agreed on", 6, &[0, 0], None),
+        ("a message that was not agreed on", 21, &[0], None),
     ];
     for (what, request, body, descriptor) in lies {
         let frontend = Frontend::connect(&mut port);
@@ -662,19 +662,28 @@ fn any_message_is_survived() {
             MODERN,
             PROTOCOL,
             0x100,
+            MODERN | feature::LOG_ALL,
+            REGION as u64,
         ];
         let body: Vec<u64> = (0..random.usize(..6)).map(|_| interesting[random.usize(..interesting.len())]).collect();
         let sound = [0, place.guest, place.bytes, place.user, 0];
         let request = random.u32(..42);
         let body = match request {
             37 if random.bool() => &sound[..],
-            9 if random.bool() => &[random.u64(..4), parts.descriptors, parts.used, parts.available, 0],
+            9 if random.bool() => {
+                &[random.u64(..4) | random.u64(..2) << 32, parts.descriptors, parts.used, parts.available, place.guest]
+            }
+            6 if random.bool() => &[REGION as u64, 0],
             _ => &body[..],
         };
         let descriptor =
             [None, None, Some(&bell), Some(&pipe), Some(&driver.descriptors[random.usize(..2)])][random.usize(..5)];
         frontend.say(request, if random.u8(..8) > 0 { NEEDS_REPLY } else { 0 }, body, descriptor);
-        look(&mut port, now);
+        let mut frame = [0; MAX_FRAME];
+        port.attend(now);
+        let got = port.receive(now, &mut frame).expect("a port");
+        // A frame comes of a message alone.
+        assert!(!matches!(got, Receive::Frame { .. }) || frame[12..14] == [0x80, 0x35], "{got:?}");
         let _ = port.transmit(now, &[1; 60]).expect("a port");
         if frontend.is_shut_out() {
             frontend = Frontend::connect(&mut port);

@@ -46,6 +46,11 @@ impl Machine {
     /// Starts a machine of one core whose card is behind a socket, with further arguments for the card; `None`, with a word about it, where
     /// there is none to start.
     pub fn start(socket: &str, address: &str, queues: usize, card: &str) -> Option<Machine> {
+        Machine::start_with(socket, address, queues, card, &[])
+    }
+
+    /// The same, with further arguments of QEMU.
+    pub fn start_with(socket: &str, address: &str, queues: usize, card: &str, more: &[String]) -> Option<Machine> {
         let mut arguments = vec!["-m".to_owned(), "128".to_owned()];
         let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         add("-object", "memory-backend-memfd,id=memory,size=128M,share=on".to_owned());
@@ -54,6 +59,7 @@ impl Machine {
         add("-netdev", format!("vhost-user,id=net,chardev=card,queues={queues}"));
         // Without interrupts of its own kind: QEMU 7.2 falls over those where a vhost-user card meets a processor that it plays itself.
         add("-device", format!("virtio-net-pci,netdev=net,mac=52:54:00:00:00:02,vectors=0,romfile={card}"));
+        arguments.extend_from_slice(more);
         Machine::run(Files::new(INIT, &MODULES)?, &format!("ADDRESS={address}"), &arguments)
     }
 

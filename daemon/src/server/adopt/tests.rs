@@ -17,7 +17,7 @@ fn promise(circuit: Option<Circuit>, mirror: Option<Asked>) -> Promise {
     Promise { network, number: 26, spec, vlan: Some(27), attached: true, given: true, circuit, mirror }
 }
 
-/// Each word of version 9. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
+/// Each word of version 10. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
 /// here changes the number too.
 #[test]
 fn the_words_are_those_of_the_number() {
