@@ -16,7 +16,7 @@
 //! Where there is none the slice looks it up once more when it has one, in the order in which the requests of a kind came.
 //!
 //! Nobody waits for ever: what has no entry waits for those that do, and each of these comes to its end. A request of the other node waits for
-//! nothing but memory, snoops, their answers, and the request before it on its line, which has its entry in the same slice; none of these
+//! nothing but memory, snoops, their answers, and the request or recall before it on its line, which has its entry in the same slice; none of these
 //! needs another. So the entries that own requests may not have come back always. An own request may wait for such an entry of the
 //! other node besides. If own requests had all entries of both, each could wait for one that the other has; if a snoop needed
 //! one, for its own line's request. A test shows the first.
