@@ -74,7 +74,7 @@ use slab::Slab;
 pub use agent::{Agent, Wait};
 pub(crate) use engine::Copying;
 use engine::Engines;
-use filter::SnoopFilter;
+use filter::{Scarce, SnoopFilter};
 use line::lines_of;
 pub(crate) use line::{COMPLETING, LineRecord, MOST_TIME};
 use pcie::{Past, PcieEvent, RootPort};
@@ -197,6 +197,8 @@ pub struct Machine {
     room: Room,
     pub(crate) nodes: [Node; 2],
     pub(crate) lines: Table<LineRecord>,
+    /// The lines that may lack an entry of their node's snoop filter.
+    scarce: Scarce,
     actives: Vec<Active>,
     /// For each of them, memory's answer that nobody is told of: the place in the order that it has.
     untold_answers: Vec<Option<Key>>,
@@ -247,6 +249,8 @@ impl Machine {
             homes[first..first + segment.bytes.div_ceil(LINE_BYTES) as usize].fill(home);
         }
         let protocol = &parameters.protocol;
+        let lines = lines_of(parameters, &homes);
+        let scarce = parameters.snoop_filter.as_ref().map(|filter| Scarce::of(filter, &lines)).unwrap_or_default();
         Machine {
             timing: Timing::new(parameters, &options),
             choices: Choices {
@@ -258,9 +262,12 @@ impl Machine {
                 forwards_clean: protocol.forwards_clean,
                 snoops_shared: protocol.snoops_shared,
             },
-            nodes: [0, 1].map(|node| Node::new(parameters, node)),
+            nodes: [0, 1].map(|node| Node::new(parameters, node, &scarce)),
             ways: [0, 1].map(|node| parameters.node_of(node)),
-            lines: lines_of(parameters, &homes),
+            data: pages::collect((0..lines.len()).map(|_| Line::ZERO)),
+            newest: vec![0; if options.checked { lines.len() } else { 0 }],
+            lines,
+            scarce,
             parameters: parameters.clone(),
             options,
             now: 0,
@@ -275,8 +282,6 @@ impl Machine {
             decides: false,
             written_until: 0,
             free_actives: Vec::new(),
-            data: pages::collect((0..lines).map(|_| Line::ZERO)),
-            newest: vec![0; if options.checked { lines } else { 0 }],
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
@@ -540,11 +545,14 @@ impl Timing {
 }
 
 impl Node {
-    fn new(parameters: &Parameters, node: usize) -> Node {
+    fn new(parameters: &Parameters, node: usize, scarce: &Scarce) -> Node {
         Node {
             slices: Slices::new(&parameters.node_of(node)),
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
-            filter: parameters.snoop_filter.as_ref().map(|one| Box::new(SnoopFilter::new(one, &parameters.node))),
+            filter: parameters
+                .snoop_filter
+                .as_ref()
+                .map(|one| Box::new(SnoopFilter::new(one, &parameters.node, scarce))),
             memory: Memory::new(&parameters.memory).refreshed(parameters.refresh.clone()),
             out: Direction::new(&parameters.links()),
             credits: Credits::new(parameters.interconnect.request_credits.max(1)),

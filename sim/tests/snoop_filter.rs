@@ -227,6 +227,25 @@ fn when_nothing_is_under_way_the_filter_has_entries_for_just_the_lines_in_privat
 }
 
 #[test]
+fn where_every_set_has_ways_for_all_lines_of_the_region_a_limit_changes_nothing_and_with_one_way_less_it_does() {
+    let plans: Vec<_> = (0..6)
+        .map(|core| {
+            let mut random = common::Random::new(core, 2);
+            let lines = (0..400).map(|_| random.below(2 * LINES)).collect();
+            Plan { node: core as usize % 2, start: core, lines, stores: core < 2 }
+        })
+        .chain([Plan::loads(1_000_000_000, [0])])
+        .collect();
+    let with = |ways: u32| run(&filtered(8, ways), &plans);
+    let most = (2 * LINES / 8) as u32;
+    let (enough, more, less) = (with(most), with(most + 9), with(most - 1));
+    assert_eq!(enough.took, more.took);
+    assert_eq!(enough.filters, [SnoopFilterCounters::default(); 2]);
+    assert!(enough.known.iter().all(|(known, cached)| known == cached), "{:?}", enough.known);
+    assert!(less.filters[0].evictions > 0 && less.took != enough.took);
+}
+
+#[test]
 fn a_recall_takes_a_look_up_of_its_slice() {
     let mut parameters = filtered(1, 2);
     parameters.node.home_service = 7_000;

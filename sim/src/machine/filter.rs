@@ -12,6 +12,9 @@
 //! are being recalled, and more by those that are on their way. A recall takes a look-up of its slice, behind that of the request, and
 //! what it snoops is answered as other snoops are; it needs no entry of the home agents.
 //!
+//! A set can only be full if the region has more lines of it than ways. The lines of other sets always find a way, so nothing is kept of
+//! them: their entries change nothing, and looking at them would cost the host a third of its speed where all lines miss.
+//!
 //! Nobody waits for ever. A request waits only where every line of its set has something under way, and none of that waits for an entry of a
 //! snoop filter: requests that are under way have theirs, recalls and snoops wait for answers of cores, which wait for nothing. So one of
 //! the set's lines comes to rest, and the first that waits takes its way. Meanwhile a waiting request holds nothing that what is under way may need: of the home
@@ -32,9 +35,40 @@ use super::slices::Slices;
 use super::tags::{Gone, Tags};
 use super::{COMPLETING, Event, Machine, Node};
 
+/// The lines that share a set of a snoop filter with more lines than it has ways, a bit each; none where no set has so many.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scarce(Vec<u64>);
+
+impl Scarce {
+    /// Those of the lines whose slices these are.
+    pub fn of(parameters: &SnoopFilterParameters, lines: &[LineRecord]) -> Scarce {
+        let sets = parameters.sets as usize;
+        let set = |line: usize| usize::from(lines[line].slice()) * sets + line % sets;
+        let mut inside = vec![0_u32; sets * usize::from(lines.iter().map(LineRecord::slice).max().unwrap_or(0) + 1)];
+        (0..lines.len()).for_each(|line| inside[set(line)] += 1);
+        let mut bits = vec![0; lines.len().div_ceil(64)];
+        for line in (0..lines.len()).filter(|&line| inside[set(line)] > parameters.ways) {
+            bits[line / 64] |= 1 << (line % 64);
+        }
+        Scarce(if bits.iter().all(|&bits| bits == 0) { Vec::new() } else { bits })
+    }
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a line is one.
+    #[inline(always)]
+    fn has(&self, line: u32) -> bool {
+        self.0.get(line as usize / 64).is_some_and(|bits| bits >> (line % 64) & 1 == 1)
+    }
+}
+
 /// The snoop filter of a node.
 #[derive(Debug)]
 pub(crate) struct SnoopFilter {
+    /// None where no line can lack a way.
     slices: Vec<Tags>,
     /// Requests that wait for a way of their set, in the order in which they came.
     waiting: VecDeque<Waiting>,
@@ -54,9 +88,10 @@ struct Waiting {
 
 impl SnoopFilter {
     /// An empty one.
-    pub fn new(parameters: &SnoopFilterParameters, node: &NodeParameters) -> SnoopFilter {
+    pub fn new(parameters: &SnoopFilterParameters, node: &NodeParameters, scarce: &Scarce) -> SnoopFilter {
         let (bytes, mut room) = (parameters.slice_bytes(), Room::for_many());
-        let slices = (0..node.home_slices).map(|_| Tags::within(&mut room, bytes, parameters.ways)).collect();
+        let slices = if scarce.is_empty() { 0 } else { node.home_slices };
+        let slices = (0..slices).map(|_| Tags::within(&mut room, bytes, parameters.ways)).collect();
         SnoopFilter { slices, waiting: VecDeque::new(), looked_at: 0, counters: SnoopFilterCounters::default() }
     }
 
@@ -87,14 +122,9 @@ impl SnoopFilter {
         }
     }
 
-    /// The lines that have an entry in a slice.
-    fn lines(&self, slice: u8) -> impl Iterator<Item = u32> {
-        self.slices[usize::from(slice)].lines()
-    }
-
-    /// How many lines have an entry.
-    pub fn taken(&self) -> usize {
-        (0..self.slices.len()).map(|slice| self.lines(slice as u8).count()).sum()
+    /// The lines that have an entry, of those that may lack one.
+    fn lines(&self) -> impl Iterator<Item = u32> {
+        self.slices.iter().flat_map(Tags::lines)
     }
 }
 
@@ -131,7 +161,7 @@ impl Machine {
     /// Otherwise it waits for one.
     #[inline(always)]
     pub(crate) fn has_way(&mut self, node: usize, line: u32, message: ToHome) -> bool {
-        self.nodes[node].filter.is_none() || self.takes_way(node, line, message)
+        !self.scarce.has(line) || self.takes_way(node, line, message)
     }
 
     #[inline(never)]
@@ -178,8 +208,15 @@ impl Machine {
     }
 
     /// A node's home agents have handled a message about a line that cores had copies of: none may be left.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_forget(&mut self, node: usize, line: u32) {
+        if self.scarce.has(line) {
+            self.forget_unless_needed(node, line);
+        }
+    }
+
+    #[inline(never)]
+    fn forget_unless_needed(&mut self, node: usize, line: u32) {
         let Some(filter) = &mut self.nodes[node].filter else { return };
         let record = &self.lines[line as usize];
         if record.stable[node].copies == 0 && !is_wanted(record, &self.actives, node) {
@@ -190,7 +227,8 @@ impl Machine {
     /// Something has ended at a node's home agents: requests that wait for a way of the snoop filter may have one now.
     #[inline(always)]
     pub(crate) fn may_give_ways(&mut self, node: usize) {
-        if self.nodes[node].filter.as_ref().is_some_and(|filter| !filter.waiting.is_empty()) {
+        if !self.scarce.is_empty() && self.nodes[node].filter.as_ref().is_some_and(|filter| !filter.waiting.is_empty())
+        {
             self.give_ways(node);
         }
     }
@@ -256,18 +294,22 @@ impl Machine {
     pub(crate) fn filter_faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (node, filter) in [0, 1].into_iter().filter_map(|node| Some((node, self.nodes[node].filter.as_ref()?))) {
-            let known: BTreeSet<u32> =
-                (0..self.nodes[node].slices.number()).flat_map(|slice| filter.lines(slice as u8)).collect();
-            for (line, record) in (0..).zip(self.lines.iter()) {
-                let is_recalled = self.active_of(node, line).is_some_and(Active::is_recalling);
-                let has_copies = record.stable[node].copies != 0 && !is_recalled;
-                let needs = has_copies || is_wanted(record, &self.actives, node);
+            let known: BTreeSet<u32> = filter.lines().collect();
+            for line in (0..self.lines.len() as u32).filter(|&line| self.scarce.has(line)) {
+                let needs = self.needs_entry(node, line);
                 if needs != known.contains(&line) {
                     faults.push(format!("node {node}, line {line}: it needs an entry of the snoop filter: {needs}"));
                 }
             }
         }
         faults
+    }
+
+    /// Whether a line's entry is taken: a core of the node has a copy that is not being recalled, or waits for one.
+    fn needs_entry(&self, node: usize, line: u32) -> bool {
+        let record = &self.lines[line as usize];
+        let is_recalled = self.active_of(node, line).is_some_and(Active::is_recalling);
+        record.stable[node].copies != 0 && !is_recalled || is_wanted(record, &self.actives, node)
     }
 
     /// What is under way for a line in a node, where that is written down.
@@ -279,7 +321,9 @@ impl Machine {
 
     /// How many lines a node's snoop filter has entries for; none where it has no limit.
     pub fn filtered(&self, node: usize) -> Option<usize> {
-        self.nodes[node].filter.as_ref().map(|filter| filter.taken())
+        let filter = self.nodes[node].filter.as_ref()?;
+        let others = (0..self.lines.len() as u32).filter(|&line| !self.scarce.has(line));
+        Some(filter.lines().count() + others.filter(|&line| self.needs_entry(node, line)).count())
     }
 
     /// How many lines the private caches of a node have, each counted once.
