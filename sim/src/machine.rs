@@ -15,6 +15,7 @@
 //! | `reorder.rs` | loads that a core has issued and goes on behind |
 //! | `stores.rs` | its store buffer |
 //! | `slices.rs` | how many messages the home agents can look up, and how many requests they can be busy with |
+//! | `filter.rs` | their snoop filter: how many lines they can know to be in private caches |
 //! | `prefetch.rs` | the hardware prefetchers |
 //! | `places.rs` | the places in the code that they tell apart |
 //! | `recorder.rs` | what a traced run writes down |
@@ -37,6 +38,7 @@ mod device;
 mod engine;
 mod fill;
 mod fills;
+mod filter;
 mod home;
 mod line;
 pub(crate) mod pcie;
@@ -72,6 +74,7 @@ use slab::Slab;
 pub use agent::{Agent, Wait};
 pub(crate) use engine::Copying;
 use engine::Engines;
+use filter::{Scarce, SnoopFilter};
 use line::lines_of;
 pub(crate) use line::{COMPLETING, LineRecord, MOST_TIME};
 use pcie::{Past, PcieEvent, RootPort};
@@ -115,6 +118,8 @@ pub(crate) enum Event {
     Decides { node: u8, line: u32 },
     /// Memory has answered such a request, whose grant was sent ahead of that: its entry is free, and who waits for it goes on.
     Ends { node: u8, line: u32 },
+    /// What kept lines of a node's snoop filter there has ended.
+    Ways { node: u8 },
     /// A message is at a node's home agents, whose slice must look it up. A kind of its own, so that the host need not foresee twice
     /// which message it is.
     LookUp { node: u8, line: u32, message: ToHome },
@@ -156,6 +161,8 @@ pub(crate) struct Timing {
 pub(crate) struct Node {
     pub slices: Slices,
     pub last_level: Tags,
+    /// None: no limit.
+    pub filter: Option<Box<SnoopFilter>>,
     pub memory: Memory,
     pub out: Direction,
     /// Credits for requests to the other node, and the requests that wait for one.
@@ -190,6 +197,8 @@ pub struct Machine {
     room: Room,
     pub(crate) nodes: [Node; 2],
     pub(crate) lines: Table<LineRecord>,
+    /// The lines that may lack an entry of their node's snoop filter.
+    scarce: Scarce,
     actives: Vec<Active>,
     /// For each of them, memory's answer that nobody is told of: the place in the order that it has.
     untold_answers: Vec<Option<Key>>,
@@ -229,7 +238,8 @@ impl Machine {
     /// If the region has more lines than the caches tell apart: 256 MiB for each set of the cache that has fewest.
     pub fn new(parameters: &Parameters, layout: &Layout, options: Options) -> Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
-        tags::must_tell_apart(lines as u64, parameters.cache.sizes());
+        let filter = parameters.snoop_filter.iter().map(|filter| (filter.slice_bytes(), filter.ways));
+        tags::must_tell_apart(lines as u64, parameters.cache.sizes().into_iter().chain(filter));
         let mut homes = vec![0; lines];
         for segment in layout.segments() {
             let first = (segment.start.0 / LINE_BYTES) as usize;
@@ -239,6 +249,8 @@ impl Machine {
             homes[first..first + segment.bytes.div_ceil(LINE_BYTES) as usize].fill(home);
         }
         let protocol = &parameters.protocol;
+        let lines = lines_of(parameters, &homes);
+        let scarce = parameters.snoop_filter.as_ref().map(|filter| Scarce::of(filter, &lines)).unwrap_or_default();
         Machine {
             timing: Timing::new(parameters, &options),
             choices: Choices {
@@ -250,9 +262,12 @@ impl Machine {
                 forwards_clean: protocol.forwards_clean,
                 snoops_shared: protocol.snoops_shared,
             },
-            nodes: [0, 1].map(|node| Node::new(parameters, node)),
+            nodes: [0, 1].map(|node| Node::new(parameters, node, &scarce)),
             ways: [0, 1].map(|node| parameters.node_of(node)),
-            lines: lines_of(parameters, &homes),
+            data: pages::collect((0..lines.len()).map(|_| Line::ZERO)),
+            newest: vec![0; if options.checked { lines.len() } else { 0 }],
+            lines,
+            scarce,
             parameters: parameters.clone(),
             options,
             now: 0,
@@ -267,8 +282,6 @@ impl Machine {
             decides: false,
             written_until: 0,
             free_actives: Vec::new(),
-            data: pages::collect((0..lines).map(|_| Line::ZERO)),
-            newest: vec![0; if options.checked { lines } else { 0 }],
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
@@ -468,6 +481,7 @@ impl Machine {
                 Event::Home { node, line, message } => self.at_home(node as usize, line, message),
                 Event::Decides { node, line } => self.memory_has_decided(node as usize, line),
                 Event::Ends { node, line } => self.answered_ahead_ends(node as usize, line),
+                Event::Ways { node } => self.give_ways(node as usize),
                 Event::LookUp { node, line, message } => {
                     if self.is_looked_up(node as usize, line, message) {
                         self.at_home(node as usize, line, message);
@@ -531,10 +545,14 @@ impl Timing {
 }
 
 impl Node {
-    fn new(parameters: &Parameters, node: usize) -> Node {
+    fn new(parameters: &Parameters, node: usize, scarce: &Scarce) -> Node {
         Node {
             slices: Slices::new(&parameters.node_of(node)),
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
+            filter: parameters
+                .snoop_filter
+                .as_ref()
+                .map(|one| Box::new(SnoopFilter::new(one, &parameters.node, scarce))),
             memory: Memory::new(&parameters.memory).refreshed(parameters.refresh.clone()),
             out: Direction::new(&parameters.links()),
             credits: Credits::new(parameters.interconnect.request_credits.max(1)),

@@ -3,8 +3,10 @@
 //! The values come from a platform file (`platforms/`), where each has its provenance. Times are integer picoseconds,
 //! counts of a core's clock are cycles, capacities are bytes. Nothing here belongs to an experiment.
 
+mod snoop_filter;
 mod uncore;
 
+pub use snoop_filter::SnoopFilterParameters;
 pub use uncore::UncoreParameters;
 
 /// A machine of two nodes: sockets, or a host and a device.
@@ -18,6 +20,8 @@ pub struct Parameters {
     pub cache: CacheParameters,
     /// What happens between a core's private caches and its node's home agents.
     pub node: NodeParameters,
+    /// The snoop filter of each slice of home agents, where the lines that it knows have a limit.
+    pub snoop_filter: Option<SnoopFilterParameters>,
     /// Each node's memory.
     pub memory: MemoryParameters,
     /// The coherent interconnect between the nodes.

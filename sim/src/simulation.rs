@@ -188,10 +188,15 @@ impl Simulation {
         Ok(())
     }
 
-    /// Stops a checked run whose queues were told what cannot be.
+    /// Stops a checked run whose queues were told what cannot be, or whose snoop filters know other lines than they must.
     fn check_queues(&self) {
         let machine = self.machine().borrow();
-        let faults = if machine.options.checked { machine.queue_faults() } else { Vec::new() };
+        if !machine.options.checked {
+            return;
+        }
+        let faults = machine.queue_faults();
         assert!(faults.is_empty(), "queues do not hold what came and did not leave: {}", faults.join("; "));
+        let faults = machine.filter_faults();
+        assert!(faults.is_empty(), "snoop filters know other lines than cores have: {}", faults.join("; "));
     }
 }

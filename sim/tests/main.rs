@@ -9,6 +9,7 @@
 //! | `host` | a host's ways to memory: credits, back-pressure, every command on a channel's wires |
 //! | `litmus`, `random` | memory orders, and values that no load may see, on random programs |
 //! | `entries` | requests that home agents can be busy with, and that nobody waits for ever for one |
+//! | `snoop_filter` | lines that home agents can know to be in private caches, and what is recalled for another |
 //! | `queues`, `timer`, `watchdog`, `extremes`, `pages` | probes, interrupts, runs that would never end, values at their bounds, the host's own memory |
 //! | `common` | numbers from a seed, and machines that are hard on their protocol |
 
@@ -34,6 +35,7 @@ mod publish;
 mod queues;
 mod random;
 mod slices;
+mod snoop_filter;
 mod timer;
 mod watch;
 mod watchdog;

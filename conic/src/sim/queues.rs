@@ -6,7 +6,7 @@ use conic_chart::{Align, Column, Table, TerminalStyle};
 use conic_sim::machine::Machine;
 use conic_sim::machine::queues::QueueReport;
 use conic_sim::machine::window::Window;
-use conic_sim::probe::counters::Counters;
+use conic_sim::probe::counters::{Counters, Named, SnoopFilterCounters};
 use conic_study::simulated::Observer;
 use serde::Serialize;
 
@@ -126,9 +126,10 @@ pub fn print(seen: &Seen, packets: u64) {
         ]);
     }
     println!(
-        "\n  queues while it was measured; --json has each of them, and the counters of each agent, link and memory"
+        "\n  queues while it was measured; --json has each of them, and the counters of each agent, link, memory and snoop filter"
     );
     print!("{}", table.draw(STYLE));
+    print_filters(&seen.counters.snoop_filters);
     let broken = seen.queues.iter().filter(|queue| !queue.littles_law_holds).count();
     match broken {
         0 => println!("  Little's law holds for all {} queues, to the picosecond", seen.queues.len()),
@@ -137,4 +138,19 @@ pub fn print(seen: &Seen, packets: u64) {
             seen.queues.len()
         ),
     }
+}
+
+/// Prints what the nodes' snoop filters gave up, where these have a limit.
+fn print_filters(filters: &[Named<SnoopFilterCounters>]) {
+    if filters.is_empty() {
+        return;
+    }
+    let right = |name: &str, unit: &str| Column { align: Align::Right, unit: unit.to_owned(), ..Column::text(name) };
+    let figures = [right("entries", "given up"), right("copies", "recalled"), right("requests", "that waited")];
+    let mut table = Table::new([Column::text("")].into_iter().chain(figures));
+    for Named { name, counters } in filters {
+        let SnoopFilterCounters { evictions, recalled, waits } = counters;
+        table.row([name.as_str().into()].into_iter().chain([evictions, recalled, waits].map(|n| n.to_string().into())));
+    }
+    print!("{}", table.draw(STYLE));
 }

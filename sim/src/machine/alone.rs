@@ -23,7 +23,7 @@ use super::{COMPLETING, Event, Machine};
 pub(crate) struct Ahead {
     /// When memory answers it.
     pub ends: Key,
-    line: u32,
+    pub line: u32,
     /// That is an event.
     pub told: bool,
 }
@@ -84,6 +84,7 @@ impl Machine {
         self.send_core(self.now + self.ways[node].home_to_core, node as u8, agent, line, message);
         self.give_entry(node, line, true);
         self.give_credit(node, line);
+        self.may_give_ways(node);
     }
 
     /// Writes down at `index` what is under way for a line, where that was a pending request: there will be more.
@@ -105,12 +106,10 @@ impl Machine {
             || record.active[node] == COMPLETING && record.completion() == self.now && self.ends_later(node, line)
     }
 
-    /// Whether a request for a line was answered ahead and ends after the present event, which may be at the same time.
     #[cold]
     #[inline(never)]
     fn ends_later(&self, node: usize, line: u32) -> bool {
-        let ahead = self.nodes[node].slices.ahead(self.lines[line as usize].slice());
-        ahead.iter().any(|ahead| ahead.line == line && self.present.is_before(ahead.ends))
+        self.nodes[node].slices.ends_later(self.lines[line as usize].slice(), line, self.present)
     }
 
     /// Whether somebody looks at messages or queues, which must then come and go when they do.
@@ -202,5 +201,6 @@ impl Machine {
         if active != 0 && active != COMPLETING {
             self.at_home(node, line, ToHome::Complete);
         }
+        self.may_give_ways(node);
     }
 }

@@ -16,6 +16,9 @@ impl Machine {
         match message {
             ToHome::Evicted { core, dirty, version } => return self.given_up(node, line, core, dirty, version),
             ToHome::Request { .. } => {
+                if !self.has_way(node, line, message) {
+                    return;
+                }
                 if let Some(alone) = self.needs_alone(node, line, message) {
                     if !self.is_watched() {
                         return self.start_alone(node, line, alone, message);
@@ -47,7 +50,7 @@ impl Machine {
         let is_home = record.home() == node;
         let stable = &mut record.stable[node];
         let active = &mut self.actives[index as usize - 1];
-        let before = stable.last_level;
+        let (before, had_copies) = (stable.last_level, stable.copies != 0);
         let by_device = message == ToHome::TakeEffect;
         let waiting = |active: &home::Active| if probed { active.waiting_requests() } else { 0 };
         let waited = waiting(active);
@@ -63,19 +66,31 @@ impl Machine {
         if let ToHome::Reply { .. } = message {
             self.give_credit(node, line);
         }
+        self.leave(node, line, index);
+        self.line_was_handled(node, line, under_way);
+        if (before == LastLevel::None) != (after == LastLevel::None) {
+            self.keep_last_level(node, line, after != LastLevel::None, by_device);
+        }
+        if had_copies {
+            self.may_forget(node, line);
+        }
+        if message != ToHome::Recall {
+            self.may_give_ways(node);
+        }
+    }
+
+    /// Lets go of what is written down at `index` of what is under way for a line, where nothing is, or it will end by itself.
+    #[inline(always)]
+    fn leave(&mut self, node: usize, line: u32, index: u32) {
         let active = &mut self.actives[index as usize - 1];
         if let Some(time) = active.must_hear_of_completion() {
             self.send_completion(node, line, time);
         } else if active.is_idle() {
-            self.lines[at].active[node] = 0;
+            self.lines[line as usize].active[node] = 0;
             self.free_actives.push(index);
         } else if let Some(time) = active.completes_alone() {
-            self.lines[at].complete_at(node, time);
+            self.lines[line as usize].complete_at(node, time);
             self.free_actives.push(index);
-        }
-        self.line_was_handled(node, line, under_way);
-        if (before == LastLevel::None) != (after == LastLevel::None) {
-            self.keep_last_level(node, line, after != LastLevel::None, by_device);
         }
     }
 
@@ -94,6 +109,8 @@ impl Machine {
         if before == LastLevel::None {
             self.keep_last_level(node, line, true, false);
         }
+        self.may_forget(node, line);
+        self.may_give_ways(node);
     }
 
     /// Where it is written down what is under way for a line in a node, from now on.

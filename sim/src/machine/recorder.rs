@@ -281,6 +281,16 @@ impl Recorder {
         }
     }
 
+    /// A message that had to wait is handled now.
+    #[cold]
+    #[inline(never)]
+    pub fn resumes(&mut self, message: Option<Cause>, now: u64) {
+        if let Some(message) = message {
+            self.log.put_off(message, Time::from_picoseconds(now));
+        }
+        self.present = message;
+    }
+
     /// A program goes on: what it sends nobody has caused.
     pub fn program_goes_on(&mut self) {
         self.present = None;
@@ -347,6 +357,7 @@ fn name_to_home(message: ToHome) -> &'static str {
         ToHome::TakeEffect => "TakeEffect",
         ToHome::Complete => "Complete",
         ToHome::WriteBack { .. } => "WriteBack",
+        ToHome::Recall => "Recall",
         ToHome::Memory => "MemoryData",
         ToHome::LastLevel => "LastLevelData",
     }
@@ -371,5 +382,6 @@ fn name_of_snoop(snoop: Snoop) -> &'static str {
         Snoop::Invalidate => "SnoopInvalidate",
         Snoop::Current => "SnoopCurrent",
         Snoop::Own => "SnoopOwn",
+        Snoop::Recall => "Recall",
     }
 }

@@ -16,7 +16,7 @@
 //! Where there is none the slice looks it up once more when it has one, in the order in which the requests of a kind came.
 //!
 //! Nobody waits for ever: what has no entry waits for those that do, and each of these comes to its end. A request of the other node waits for
-//! nothing but memory, snoops, their answers, and the request before it on its line, which has its entry in the same slice; none of these
+//! nothing but memory, snoops, their answers, and the request or recall before it on its line, which has its entry in the same slice; none of these
 //! needs another. So the entries that own requests may not have come back always. An own request may wait for such an entry of the
 //! other node besides. If own requests had all entries of both, each could wait for one that the other has; if a snoop needed
 //! one, for its own line's request. A test shows the first.
@@ -118,6 +118,18 @@ impl Slices {
         slice.entries.waiting() > 0
     }
 
+    /// Whether one slice's request for a line was answered ahead and ends after the present.
+    pub fn ends_later(&self, slice: u8, line: u32, present: Key) -> bool {
+        self.ahead(slice).iter().any(|ahead| ahead.line == line && present.is_before(ahead.ends))
+    }
+
+    /// The end of such a request is an event from now on; when it is, unless it was one before.
+    pub fn tell_of_end(&mut self, slice: u8, line: u32, present: Key) -> Option<Key> {
+        let mut ahead = self.ahead_mut(slice).iter_mut();
+        let ahead = ahead.find(|ahead| ahead.line == line && present.is_before(ahead.ends))?;
+        (!std::mem::replace(&mut ahead.told, true)).then_some(ahead.ends)
+    }
+
     /// Those of one slice that were answered ahead.
     pub fn ahead(&self, slice: u8) -> &[Ahead] {
         &self.slices[usize::from(slice)].ahead
@@ -187,7 +199,7 @@ impl Machine {
 
     /// Begins the look-up of what is at a line's slice at `arrived`; says when that is.
     #[inline]
-    fn begin_look_up(&mut self, node: usize, line: u32, arrived: u64) -> u64 {
+    pub(super) fn begin_look_up(&mut self, node: usize, line: u32, arrived: u64) -> u64 {
         let slices = &mut self.nodes[node].slices;
         let service = slices.service;
         let slice = self.lines[line as usize].slice();

@@ -231,6 +231,17 @@ impl Tags {
         (tag != EMPTY >> TAG_SHIFT).then(|| tag * self.sets + set)
     }
 
+    /// The lines of the set of a line.
+    pub fn lines_beside(&self, line: u32) -> impl Iterator<Item = u32> {
+        let first = self.row_of(line).0 * LANES;
+        (first..first + self.ways).filter_map(|place| self.line_at(place))
+    }
+
+    /// All lines.
+    pub fn lines(&self) -> impl Iterator<Item = u32> {
+        (0..self.places()).filter_map(|place| self.line_at(place))
+    }
+
     /// Puts a line in with a mark, and gives its place and what had to go for it. Of the lines that may go by `may_go`, that is
     /// the one not used for longest; none if no line may.
     #[inline]

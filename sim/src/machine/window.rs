@@ -49,6 +49,13 @@ impl Machine {
             memories: [0, 1]
                 .map(|node| Named { name: format!("{} memory", SIDES[node]), counters: memory(node) })
                 .into(),
+            snoop_filters: [0, 1]
+                .into_iter()
+                .filter_map(|node| {
+                    let counters = self.nodes[node].filter.as_ref()?.counters;
+                    Some(Named { name: format!("{} snoop filter", SIDES[node]), counters })
+                })
+                .collect(),
         }
     }
 

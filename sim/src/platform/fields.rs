@@ -11,7 +11,7 @@ use crate::machine::tags::MOST_WAYS;
 use crate::parameters::{
     CacheParameters, CoreParameters, DriverParameters, EngineParameters, FpgaParameters, InterconnectParameters,
     MemoryParameters, NicParameters, NodeParameters, Parameters, PcieParameters, ProtocolParameters, RefreshParameters,
-    TimerParameters, UncoreParameters,
+    SnoopFilterParameters, TimerParameters, UncoreParameters,
 };
 use crate::pcie::{MOST_TLP, is_tlp_size};
 
@@ -238,6 +238,10 @@ sections! {
         snoop_lookup: Picoseconds, 0.0;
         write_latency: Picoseconds, 0.0;
     }
+    SNOOP_FILTER snoop_filter "snoop_filter" SnoopFilterParameters {
+        sets: Count("sets"), 1.0, 16_384.0;
+        ways: Count("ways"), 1.0;
+    }
     MEMORY memory "memory" MemoryParameters {
         latency: Picoseconds, 0.0;
         channels: Count("channels"), 1.0;
@@ -405,6 +409,7 @@ const SECTIONS: &[Section] = &[
     Section { name: "core", fields: CORE, optional: false },
     Section { name: "cache", fields: CACHE, optional: false },
     Section { name: "node", fields: NODE, optional: false },
+    Section { name: "snoop_filter", fields: SNOOP_FILTER, optional: true },
     Section { name: "memory", fields: MEMORY, optional: false },
     Section { name: "interconnect", fields: INTERCONNECT, optional: false },
     Section { name: "uncore", fields: UNCORE, optional: true },
@@ -424,16 +429,18 @@ fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> 
     let (has_pcie, has_nic, has_engine) = (has("pcie."), has("nic."), has("engine."));
     let (has_fpga, has_driver) = (has("fpga."), has("driver."));
     let (has_refresh, has_timer, has_uncore) = (has("refresh."), has("timer."), has("uncore."));
+    let has_filter = has("snoop_filter.");
     let mut taking = Taking { entries, faults };
     let (core, cache, node) = (core(&mut taking), cache(&mut taking), node(&mut taking));
     let (memory, interconnect, protocol) = (memory(&mut taking), interconnect(&mut taking), protocol(&mut taking));
     let (pcie, nic, engine) = (pcie(&mut taking), nic(&mut taking), engine(&mut taking));
     let (fpga, driver) = (fpga(&mut taking), driver(&mut taking));
     let (refresh, timer, uncore) = (refresh(&mut taking), timer(&mut taking), uncore(&mut taking));
+    let snoop_filter = snoop_filter(&mut taking);
     if has_pcie && pcie.is_none() || has_nic && nic.is_none() || has_engine && engine.is_none() {
         return None;
     }
-    if has_fpga && fpga.is_none() || has_driver && driver.is_none() {
+    if has_fpga && fpga.is_none() || has_driver && driver.is_none() || has_filter && snoop_filter.is_none() {
         return None;
     }
     if has_refresh && refresh.is_none() || has_timer && timer.is_none() || has_uncore && uncore.is_none() {
@@ -444,6 +451,7 @@ fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> 
         core: core?,
         cache: cache?,
         node: node?,
+        snoop_filter,
         memory: memory?,
         interconnect: interconnect?,
         uncore,
@@ -569,7 +577,7 @@ fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
         let message = format!("a flit has only {} slots (interconnect.flit_slots)", link.flit_slots);
         found.push(("interconnect.header_slots", message));
     }
-    contradictions_of_home(&parameters.node, &mut found);
+    contradictions_of_home(parameters, &mut found);
     contradictions_of_uncore(parameters, &mut found);
     contradictions_of_refresh("refresh.span", parameters.refresh.as_ref(), &mut found);
     if let Some(TimerParameters { interval, span }) = parameters.timer {

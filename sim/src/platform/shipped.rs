@@ -27,8 +27,12 @@ fn every_key_of_the_parameters_is_in_every_platform_with_its_provenance() {
         let has_engine = name == "spr";
         assert_eq!(platform.parameters().engine.is_some(), has_engine);
         assert_eq!(platform.parameters().uncore.is_some(), has_engine);
+        // What Intel's servers with a last-level cache that is not inclusive have.
+        let has_filter = name == "spr" || name.starts_with("icx");
+        assert_eq!(platform.parameters().snoop_filter.is_some(), has_filter);
         let has = |section: &&Section| match section.name {
             "engine" | "uncore" => has_engine,
+            "snoop_filter" => has_filter,
             "nic" => has_nic,
             "pcie" => has_nic || has_fpga,
             "fpga" | "driver" | "refresh" | "timer" => has_fpga,

@@ -229,6 +229,13 @@ fn values_that_contradict_each_other_are_refused() {
     says(&cache("l1_bytes", 48_000, "bytes"), &["cache.l1_bytes: 48000 bytes are no whole number of sets"]);
     says(&cache("l2_ways", 40, "ways"), &["cache.l2_ways: the simulator's caches have 32 ways at most, not 40"]);
     says(&cache("device_write_ways", 13, "ways"), &["there are only 12 ways"]);
+    let filter = |key: &str, value: u32, unit: &str| {
+        let value = format!("{{ value = {value}, unit = \"{unit}\", source = \"document\", from = \"x\" }}");
+        refused(&format!("[snoop_filter]\n{key} = {value}"))
+    };
+    says(&filter("ways", 33, "ways"), &["mine.toml:", "snoop_filter.ways: a set has 32 ways at most, not 33"]);
+    says(&filter("ways", 0, "ways"), &["snoop_filter.ways"]);
+    says(&filter("sets", 16_385, "sets"), &["snoop_filter.sets"]);
     let own = "[node]\nhome_own_entries = { value = 16, unit = \"entries\", source = \"document\", from = \"x\" }";
     says(&refused(own), &["node.home_own_entries: none of a slice's 16 entries", "left to the other node"]);
     let link = |key: &str, value: u64, unit: &str| {

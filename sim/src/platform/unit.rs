@@ -76,6 +76,7 @@ pub(super) const COUNTED: &[&str] = &[
     "stores",
     "buffers",
     "ways",
+    "sets",
     "entries",
     "channels",
     "links",

@@ -167,6 +167,18 @@ counters! {
     }
 }
 
+counters! {
+    /// One node's snoop filter, where it has a limit.
+    SnoopFilterCounters {
+        /// Entries that it gave up for other lines.
+        evictions,
+        /// Copies in private caches that were recalled with them.
+        recalled,
+        /// Requests that found every line of their set with something under way, and waited.
+        waits,
+    }
+}
+
 /// What one agent did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCounters {
@@ -212,6 +224,9 @@ pub struct Counters {
     pub links: Vec<Named<LinkCounters>>,
     /// Memories, by node.
     pub memories: Vec<Named<MemoryCounters>>,
+    /// Snoop filters, by node; none without a limit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub snoop_filters: Vec<Named<SnoopFilterCounters>>,
 }
 
 impl Counters {
@@ -227,6 +242,7 @@ impl Counters {
             agents: pairs(&self.agents, &earlier.agents, AgentCounters::since),
             links: pairs(&self.links, &earlier.links, LinkCounters::since),
             memories: pairs(&self.memories, &earlier.memories, MemoryCounters::since),
+            snoop_filters: pairs(&self.snoop_filters, &earlier.snoop_filters, SnoopFilterCounters::since),
         }
     }
 }

@@ -16,7 +16,8 @@ pub fn snooped(held: &mut Held, snoop: Snoop) -> Found {
     let was = held.copy;
     held.copy = match (snoop, was) {
         (Snoop::Current, _) => was,
-        (Snoop::Invalidate | Snoop::Own, _) | (Snoop::Migrate, Copy::Modified) | (_, Copy::Invalid) => Copy::Invalid,
+        (Snoop::Invalidate | Snoop::Own | Snoop::Recall, _) => Copy::Invalid,
+        (Snoop::Migrate, Copy::Modified) | (_, Copy::Invalid) => Copy::Invalid,
         (Snoop::Migrate | Snoop::Share, _) => Copy::Shared,
     };
     Found { was, keeps: held.copy != Copy::Invalid, data: was != Copy::Invalid, version: held.version }

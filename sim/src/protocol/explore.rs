@@ -61,21 +61,33 @@ fn explored(setting: &Setting) -> Explored {
 fn one_core_on_each_node_is_coherent_with_all_choices() {
     // Without who forwards, to ask who shares is tried in one combination: it changes no state.
     for bits in (0..ALL).filter(|bits| bits & (FORWARDS | SNOOPS_SHARED) != SNOOPS_SHARED || *bits == MAIN[1]) {
-        explored(&Setting { cores: [1, 1], device: None, past_caches: MAIN.contains(&bits), choices: choices(bits) });
+        explored(&Setting {
+            cores: [1, 1],
+            device: None,
+            past_caches: MAIN.contains(&bits),
+            recalls: false,
+            choices: choices(bits),
+        });
     }
 }
 
 #[test]
 fn a_device_on_either_node_sees_and_makes_coherent_writes() {
     for (device, bits) in [(0, MAIN[0]), (1, MAIN[1])] {
-        explored(&Setting { cores: [1, 1], device: Some(device), past_caches: false, choices: choices(bits) });
+        explored(&Setting {
+            cores: [1, 1],
+            device: Some(device),
+            past_caches: false,
+            recalls: false,
+            choices: choices(bits),
+        });
     }
 }
 
 #[test]
 fn two_cores_on_a_node_and_one_on_the_other_are_coherent() {
     for (cores, bits) in [([2, 1], MAIN[1]), ([1, 2], MAIN[0]), ([1, 2], FORWARDED)] {
-        explored(&Setting { cores, device: None, past_caches: false, choices: choices(bits) });
+        explored(&Setting { cores, device: None, past_caches: false, recalls: false, choices: choices(bits) });
     }
 }
 
@@ -83,7 +95,27 @@ fn two_cores_on_a_node_and_one_on_the_other_are_coherent() {
 fn a_planted_mistake_is_found() {
     for mutation in Mutation::ALL {
         let fault = [[1, 1], [1, 2]].into_iter().find_map(|cores| {
-            let setting = Setting { cores, device: None, past_caches: false, choices: choices(MAIN[0]) };
+            let setting =
+                Setting { cores, device: None, past_caches: false, recalls: false, choices: choices(MAIN[0]) };
+            explore(&setting, mutation).err().map(|fault| (cores, fault))
+        });
+        let (cores, fault) = fault.unwrap_or_else(|| panic!("{mutation:?} is not found"));
+        println!("{mutation:?} is found with {cores:?} cores: {}", fault.lines().next().unwrap_or_default());
+    }
+}
+
+#[test]
+fn a_line_may_be_recalled_from_a_node_at_any_moment_at_which_nothing_is_under_way() {
+    for bits in [MAIN[0], MAIN[1], FORWARDED] {
+        explored(&Setting { cores: [1, 1], device: None, past_caches: false, recalls: true, choices: choices(bits) });
+    }
+}
+
+#[test]
+fn a_planted_mistake_with_a_recalled_line_is_found() {
+    for mutation in Mutation::OF_RECALLS {
+        let fault = [[1, 1], [2, 1]].into_iter().find_map(|cores| {
+            let setting = Setting { cores, device: None, past_caches: false, recalls: true, choices: choices(MAIN[0]) };
             explore(&setting, mutation).err().map(|fault| (cores, fault))
         });
         let (cores, fault) = fault.unwrap_or_else(|| panic!("{mutation:?} is not found"));
@@ -93,7 +125,8 @@ fn a_planted_mistake_is_found() {
 
 #[test]
 fn a_home_that_waits_for_its_reply_to_arrive_needs_no_order_between_replies_and_snoops() {
-    let setting = Setting { cores: [1, 1], device: None, past_caches: false, choices: choices(MAIN[0]) };
+    let setting =
+        Setting { cores: [1, 1], device: None, past_caches: false, recalls: false, choices: choices(MAIN[0]) };
     let as_it_is = explored(&setting);
     let weaker = explore(&setting, Mutation::SnoopOvertakesReply);
     assert_eq!(weaker.as_ref(), Ok(&as_it_is), "no reply and snoop are ever on their way together");
@@ -115,7 +148,22 @@ mod exhaustive {
                 ([2, 1], None, false),
                 ([1, 2], None, false),
             ] {
-                explored(&Setting { cores, device, past_caches, choices: choices(bits) });
+                explored(&Setting { cores, device, past_caches, recalls: false, choices: choices(bits) });
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_are_recalled_with_the_main_choices() {
+        for bits in MAIN {
+            for (cores, device, past_caches) in [
+                ([1, 1], None, true),
+                ([1, 1], Some(0), false),
+                ([1, 1], Some(1), false),
+                ([2, 1], None, false),
+                ([1, 2], None, false),
+            ] {
+                explored(&Setting { cores, device, past_caches, recalls: true, choices: choices(bits) });
             }
         }
     }
@@ -124,10 +172,16 @@ mod exhaustive {
     fn larger_machines_with_the_main_choices() {
         for bits in MAIN {
             for cores in [[2, 2], [3, 1], [1, 3]] {
-                explored(&Setting { cores, device: None, past_caches: false, choices: choices(bits) });
+                explored(&Setting { cores, device: None, past_caches: false, recalls: false, choices: choices(bits) });
             }
             for device in [0, 1] {
-                explored(&Setting { cores: [1, 1], device: Some(device), past_caches: true, choices: choices(bits) });
+                explored(&Setting {
+                    cores: [1, 1],
+                    device: Some(device),
+                    past_caches: true,
+                    recalls: false,
+                    choices: choices(bits),
+                });
             }
         }
     }

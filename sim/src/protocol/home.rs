@@ -4,6 +4,7 @@ mod alone;
 mod completion;
 mod eviction;
 mod finish;
+mod recall;
 mod serve;
 
 use std::collections::VecDeque;
@@ -185,7 +186,7 @@ impl Running {
     }
 }
 
-/// A snoop of the home that is under way.
+/// A snoop of the home that is under way, or a recall of the node itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Serving {
     snoop: Snoop,
@@ -324,6 +325,7 @@ pub fn handle(
                 handling.stable.right = Right::Exclusive;
             }
         }
+        ToHome::Recall => handling.recall(),
         // A channel answers in order, so what nothing waits for comes before what something does.
         ToHome::Memory if handling.active.unneeded > 0 => handling.active.unneeded -= 1,
         ToHome::Memory => {

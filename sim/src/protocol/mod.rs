@@ -53,6 +53,13 @@
 //! used, and memory's data only where it brings none. F is with the node that was given the line last, so a read of the home's takes it
 //! away; the home's own copies need none, as memory is there. F that is given up is given up in silence: nobody forwards then.
 //!
+//! # Recalls
+//!
+//! A snoop filter may know fewer lines than private caches can hold. Where its set is full it gives a line's entry up, and every copy in
+//! the node goes ([`ToHome::Recall`], [`Snoop::Recall`]), into the last-level cache as if each core had evicted its own. The node's right
+//! to the line does not change, and the other node hears of nothing. A home's snoop that comes meanwhile waits for the cores'
+//! answers, which wait for nothing.
+//!
 //! # Requests
 //!
 //! | request | the asker gets | the others' copies |
@@ -70,6 +77,7 @@
 //! |---|---|---|
 //! | a core | evict a line that it has asked to own | the home may grant it without data |
 //! | a home | start a request for a line while another is under way | the first has not taken effect everywhere |
+//! | home agents | recall a line with something under way | who answers whom could not be told |
 //! | the other node | let a snoop wait for its own request | the home answers that request after the snoop |
 
 pub mod cache;
@@ -129,6 +137,11 @@ impl Ask {
         !matches!(self, Ask::Read | Ask::ReadCurrent)
     }
 
+    /// Whether its asker has a copy from then on, where that is a core.
+    pub fn brings_copy(self) -> bool {
+        matches!(self, Ask::Read | Ask::Own | Ask::OwnWhole)
+    }
+
     /// Whether it brings a line to be written.
     pub fn writes(self) -> bool {
         matches!(self, Ask::WriteCache | Ask::WriteMemory)
@@ -160,6 +173,8 @@ pub enum Snoop {
     Current,
     /// It goes, and the data is wanted: of a node, one that forwards gives it though it is clean.
     Own,
+    /// It goes, because its node's snoop filter has no entry for it any more. No snoop of the other node.
+    Recall,
 }
 
 /// What a snooped copy was, and its data if it was not invalid.
@@ -241,6 +256,9 @@ pub enum ToHome {
         /// The data.
         version: Version,
     },
+    /// The node's snoop filter has given the line's entry up: every copy in the node goes. Only for a line with copies for which
+    /// nothing is under way.
+    Recall,
     /// Memory answers a read.
     Memory,
     /// The last-level cache answers a read.

@@ -2,6 +2,7 @@
 
 use conic_sim::Parameters;
 use conic_sim::draws::Draws;
+use conic_sim::parameters::SnoopFilterParameters;
 use conic_sim::platform::Platform;
 
 /// Numbers drawn from a seed.
@@ -74,5 +75,10 @@ pub fn tiny(name: &str, seed: u64) -> Parameters {
     let spare = if random.coin() { 0 } else { random.below(4) as u32 };
     parameters.node.home_own_entries = 1 + spare;
     parameters.node.home_entries = parameters.node.home_own_entries + 1 + spare;
+    // A snoop filter of a few ways, down to one for all lines, in half of the runs: lines are recalled, and requests wait for a way.
+    parameters.snoop_filter = random.coin().then(|| {
+        parameters.node.home_slices = 1 + random.below(3) as u32;
+        SnoopFilterParameters { sets: 1 + random.below(3) as u32, ways: 1 + random.below(4) as u32 }
+    });
     parameters
 }

@@ -25,6 +25,19 @@ fn no_load_sees_a_value_that_it_may_not() {
 }
 
 #[test]
+fn lines_are_recalled_in_half_of_the_runs_and_requests_wait_for_ways_and_get_them() {
+    let outcomes: Vec<_> = (400..410).map(|seed| run(&plan(seed), checked(seed)).filters).collect();
+    let runs = outcomes.iter().filter(|filters| filters.evictions > 100).count();
+    let [evictions, recalled, waits] = [
+        outcomes.iter().map(|filters| filters.evictions).sum::<u64>(),
+        outcomes.iter().map(|filters| filters.recalled).sum::<u64>(),
+        outcomes.iter().map(|filters| filters.waits).sum::<u64>(),
+    ];
+    println!("{runs} runs: {evictions} evictions, {recalled} copies recalled, {waits} requests waited");
+    assert!(runs >= 3 && recalled > evictions && evictions > 10_000 && waits > 1_000);
+}
+
+#[test]
 fn a_seed_replays_a_run_to_the_last_picosecond() {
     for seed in 100..104 {
         let (first, second) = (run(&plan(seed), checked(seed)), run(&plan(seed), checked(seed)));

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Home, LINE_WORDS, Layout, Line, SynchronisingWords, Time};
-use conic_sim::probe::counters::{AgentAccesses, LinkCounters};
+use conic_sim::probe::counters::{AgentAccesses, LinkCounters, SnoopFilterCounters};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
 use crate::common::Random;
@@ -44,6 +44,8 @@ pub struct Outcome {
     pub seen: Vec<u64>,
     pub counters: Vec<AgentAccesses>,
     pub links: Vec<LinkCounters>,
+    /// Of both nodes' snoop filters.
+    pub filters: SnoopFilterCounters,
     pub operations: u64,
     pub events: u64,
 }
@@ -128,11 +130,14 @@ pub fn run(plan: &Plan, options: Options) -> Outcome {
     let machine = simulation.machine().borrow();
     let mut told = told.borrow().ends.clone();
     told.sort_unstable();
+    let mut filters = SnoopFilterCounters::default();
+    machine.counted().snoop_filters.iter().for_each(|filter| filters.add(&filter.counters));
     Outcome {
         ends: told.iter().map(|(_, end, _)| *end).collect(),
         seen: told.iter().map(|(_, _, digest)| *digest).collect(),
         counters: (0..agents).map(|agent| *machine.counters(agent)).collect(),
         links: (0..2).map(|node| machine.direction(node).counters()).collect(),
+        filters,
         operations: machine.operations(),
         events: machine.events(),
     }

@@ -292,6 +292,7 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
             header_slots: 1,
             request_credits: 64,
         },
+        snoop_filter: None,
         uncore: (name == "spr").then_some(UncoreParameters {
             frequency_megahertz: 2000,
             second_node_megahertz: 2000,

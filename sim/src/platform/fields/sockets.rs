@@ -1,10 +1,15 @@
 //! Values of two sockets that cannot be together.
 
+use crate::machine::tags::MOST_WAYS;
 use crate::parameters::{NodeParameters, Parameters};
 
 /// Values of the home agents.
-pub(super) fn contradictions_of_home(node: &NodeParameters, found: &mut Vec<(&'static str, String)>) {
-    let NodeParameters { home_entries: all, home_own_entries: own, .. } = *node;
+pub(super) fn contradictions_of_home(parameters: &Parameters, found: &mut Vec<(&'static str, String)>) {
+    let NodeParameters { home_entries: all, home_own_entries: own, .. } = parameters.node;
+    let ways = parameters.snoop_filter.as_ref().map_or(0, |filter| filter.ways);
+    if ways > MOST_WAYS {
+        found.push(("snoop_filter.ways", format!("a set has {MOST_WAYS} ways at most, not {ways}")));
+    }
     if own >= all {
         let message = format!(
             "none of a slice's {all} entries (node.home_entries) would be left to the other node, and two nodes might wait for each other"

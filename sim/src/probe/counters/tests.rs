@@ -24,6 +24,7 @@ fn snapshot(time: u64, scale: u64) -> Counters {
         ],
         links: vec![Named { name: named("host to NIC"), counters: link }],
         memories: vec![Named { name: named("host memory"), counters: memory }],
+        snoop_filters: Vec::new(),
     }
 }
 

@@ -13,7 +13,8 @@ struct Quiet {
 
 impl Quiet {
     fn new(bits: u32, device: usize) -> Quiet {
-        let setting = Setting { cores: [2, 2], device: Some(device), past_caches: true, choices: choices(bits) };
+        let setting =
+            Setting { cores: [2, 2], device: Some(device), past_caches: true, recalls: false, choices: choices(bits) };
         Quiet { state: State::new(&setting), setting }
     }
 
@@ -36,7 +37,7 @@ impl Quiet {
             let mut change = Change { setting: &self.setting, mutation: Mutation::None, state: &mut self.state };
             change.take(step).expect("the protocol allows it");
             next.clear();
-            deliveries(Mutation::None, &self.state, &mut next);
+            deliveries(&self.setting, Mutation::None, &self.state, &mut next);
         }
         crossed
     }

@@ -1,6 +1,6 @@
 //! Mistakes to plant: each in one message, one change of state, or one rule of the channels.
 
-use crate::protocol::home::{Action, LastLevel, Right, Stable};
+use crate::protocol::home::{Action, Active, LastLevel, Right, Stable};
 use crate::protocol::{Copy, Found, Snoop, ToCore, ToHome};
 
 /// A mistake, or none.
@@ -56,6 +56,18 @@ pub enum Mutation {
     LeavesToMemory,
     /// A node that forwards a line stays its only owner.
     ForwardsAndStaysExclusive,
+    /// A core answers a recall and keeps its copy.
+    KeepsRecalled,
+    /// A core that has changed a recalled line says that it is clean.
+    RecallsAsClean,
+    /// A recall asks one of the cores that share the line, and forgets the others.
+    RecallsOneReader,
+    /// What is recalled is dropped instead of kept in the last-level cache.
+    DropsRecalled,
+    /// A node says that it has nothing to a snoop that comes during a recall.
+    DoesNotWaitForRecall,
+    /// A line with something under way is recalled.
+    RecallsWhatIsUnderWay,
 }
 
 impl Mutation {
@@ -86,6 +98,16 @@ impl Mutation {
         Mutation::ForwardsAndStaysExclusive,
     ];
 
+    /// Mistakes with a line that is recalled.
+    pub const OF_RECALLS: [Mutation; 6] = [
+        Mutation::KeepsRecalled,
+        Mutation::RecallsAsClean,
+        Mutation::RecallsOneReader,
+        Mutation::DropsRecalled,
+        Mutation::DoesNotWaitForRecall,
+        Mutation::RecallsWhatIsUnderWay,
+    ];
+
     /// What a core that gives up its copy says.
     pub fn evicted(self, mut message: ToHome) -> ToHome {
         if let (Mutation::EvictsAsClean, ToHome::Evicted { dirty, .. }) = (self, &mut message) {
@@ -97,7 +119,7 @@ impl Mutation {
     /// The copy that a core keeps after a snoop, of what it had and what it should have.
     pub fn kept(self, snoop: Snoop, had: Copy, keeps: Copy) -> Copy {
         match (self, snoop) {
-            (Mutation::KeepsInvalidated, Snoop::Invalidate) => had,
+            (Mutation::KeepsInvalidated, Snoop::Invalidate) | (Mutation::KeepsRecalled, Snoop::Recall) => had,
             (Mutation::StaysOwner, Snoop::Share) => had,
             (Mutation::KeepsMigrated, Snoop::Migrate) if had == Copy::Modified => Copy::Shared,
             _ => keeps,
@@ -105,11 +127,36 @@ impl Mutation {
     }
 
     /// What a core answers.
-    pub fn found(self, mut found: Found) -> Found {
-        if self == Mutation::CallsModifiedClean && found.was == Copy::Modified {
+    pub fn found(self, snoop: Snoop, mut found: Found) -> Found {
+        let says_clean = match self {
+            Mutation::CallsModifiedClean => true,
+            Mutation::RecallsAsClean => snoop == Snoop::Recall,
+            _ => false,
+        };
+        if says_clean && found.was == Copy::Modified {
             found.was = Copy::Exclusive;
         }
         found
+    }
+
+    /// What home agents answer to a message without looking at it.
+    pub fn answers_at_once(self, active: &Active, message: ToHome) -> Option<ToHome> {
+        let wrong = self == Mutation::DoesNotWaitForRecall && active.is_recalling();
+        (wrong && matches!(message, ToHome::Snoop(_))).then_some(ToHome::NodeFound(Found::default()))
+    }
+
+    /// What home agents know of a line before they handle a message.
+    pub fn known(self, message: ToHome, stable: &mut Stable) {
+        if self == Mutation::RecallsOneReader && message == ToHome::Recall {
+            stable.copies &= stable.copies.wrapping_neg();
+        }
+    }
+
+    /// What they know of a line whose recall may have ended.
+    pub fn recalled(self, before: &Stable, was_recalling: bool, active: &Active, stable: &mut Stable) {
+        if self == Mutation::DropsRecalled && was_recalling && !active.is_recalling() {
+            stable.last_level = before.last_level;
+        }
     }
 
     /// What home agents decide and remember.

@@ -45,7 +45,7 @@ impl Search<'_> {
         let mut steps = Vec::new();
         while let Some(state) = self.visited.take() {
             steps.clear();
-            deliveries(self.mutation, &state, &mut steps);
+            deliveries(self.setting, self.mutation, &state, &mut steps);
             let delivered = steps.len();
             if delivered == 0 && !state.is_silent() {
                 return Err(self.visited.tell(at, None, "messages are on their way, and none can arrive", &state));

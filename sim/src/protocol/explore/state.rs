@@ -21,6 +21,8 @@ pub struct Setting {
     pub device: Option<usize>,
     /// Whether cores write whole lines too: without their data, and past the caches.
     pub past_caches: bool,
+    /// Whether snoop filters have a limit: a line may be recalled from a node, and a core's request may wait for an entry.
+    pub recalls: bool,
     /// The protocol's choices.
     pub choices: Choices,
 }

@@ -16,6 +16,8 @@ pub enum Step {
     Evict(u8, u8),
     /// A node's last-level cache gives its copy up.
     EvictLastLevel(u8),
+    /// A node's snoop filter gives the line's entry up, for another line.
+    Recall(u8),
     /// The device asks; whether for a write that takes effect only when it says so.
     Device(Ask, bool),
     /// The device's ordered write takes effect.
@@ -39,24 +41,33 @@ fn is_looked_up(message: &ToHome) -> bool {
     matches!(message, ToHome::Request { .. } | ToHome::Snoop(_))
 }
 
+/// Whether a message is a core's request for a copy, for which its node's snoop filter must have an entry.
+fn needs_entry(message: &ToHome) -> bool {
+    matches!(message, ToHome::Request { asker: Asker::Core(_), ask, .. } if ask.brings_copy())
+}
+
 /// Which of the messages on a channel may be the next to arrive: the first; and the first that is not looked up, if all
 /// before it are.
-fn first_to_arrive(mutation: Mutation, channel: &[ToHome]) -> impl Iterator<Item = u8> {
+fn first_to_arrive(mutation: Mutation, recalls: bool, channel: &[ToHome]) -> impl Iterator<Item = u8> {
     let overtakes = move |&at: &usize| {
         let message = &channel[at];
-        let rule = |before| mutation.overtakes(before, message) || is_looked_up(before) && !is_looked_up(message);
+        // A request that needs an entry of the snoop filter may have to wait for one; any other message need not.
+        let waits = |before| recalls && needs_entry(before) && !needs_entry(message);
+        let looked_up = |before| is_looked_up(before) && !is_looked_up(message);
+        let rule = |before| mutation.overtakes(before, message) || looked_up(before) || waits(before);
         channel[..at].iter().all(rule)
     };
     (0..channel.len()).filter(overtakes).map(|at| at as u8)
 }
 
 /// The messages that may arrive.
-pub fn deliveries(mutation: Mutation, state: &State, steps: &mut Vec<Step>) {
+pub fn deliveries(setting: &Setting, mutation: Mutation, state: &State, steps: &mut Vec<Step>) {
     for (at, node) in state.nodes.iter().enumerate() {
         let at = at as u8;
         for (core, this) in node.cores.iter().enumerate() {
             let core = core as u8;
-            steps.extend(first_to_arrive(mutation, &this.to_home).map(|place| Step::FromCore(at, core, place)));
+            let arrive = first_to_arrive(mutation, setting.recalls, &this.to_home);
+            steps.extend(arrive.map(|place| Step::FromCore(at, core, place)));
             if !this.from_home.is_empty() {
                 steps.push(Step::ToCore(at, core));
             }
@@ -66,7 +77,7 @@ pub fn deliveries(mutation: Mutation, state: &State, steps: &mut Vec<Step>) {
             let snoop = matches!(node.out[usize::from(place)], ToHome::Snoop(_));
             mutation == Mutation::SnoopWaits && snoop && !other.active.is_idle()
         };
-        let arrive = first_to_arrive(mutation, &node.out).filter(|&place| !waits(place));
+        let arrive = first_to_arrive(mutation, false, &node.out).filter(|&place| !waits(place));
         steps.extend(arrive.map(|place| Step::Cross(at, place)));
         if node.memory_reads > 0 {
             steps.push(Step::Memory(at));
@@ -116,6 +127,10 @@ pub fn initiatives(setting: &Setting, mutation: Mutation, state: &State, steps: 
                 steps.push(Step::Access(number, core, Ask::OwnWhole));
             }
         }
+        let idle = node.active.is_idle() || mutation == Mutation::RecallsWhatIsUnderWay;
+        if setting.recalls && idle && node.stable.copies != 0 {
+            steps.push(Step::Recall(number));
+        }
         // A node that keeps shared copies might write back again and again while the first is on its way.
         let write_backs = node.out.iter().filter(|message| matches!(message, ToHome::WriteBack { .. })).count();
         if node.active.is_idle() && node.stable.last_level != LastLevel::None && write_backs < 2 {
@@ -161,6 +176,7 @@ impl Change<'_> {
                 self.mutation.decided(&before, stable, &mut actions);
                 self.act(at, actions)
             }
+            Step::Recall(node) => self.at_home(node.into(), ToHome::Recall),
             Step::Device(ask, ordered) => {
                 self.state.device.pending = Some(ask);
                 self.state.device.request = Some(match ordered {
@@ -228,7 +244,7 @@ impl Change<'_> {
         match this.from_home.remove(self.mutation.next_to_core(&this.from_home)) {
             ToCore::Snoop(snoop) => {
                 let had = this.held.copy;
-                let found = self.mutation.found(cache::snooped(&mut this.held, snoop));
+                let found = self.mutation.found(snoop, cache::snooped(&mut this.held, snoop));
                 this.held.copy = self.mutation.kept(snoop, had, this.held.copy);
                 this.to_home.push(ToHome::CoreFound { core: core as u8, found });
                 Ok(())
@@ -256,15 +272,21 @@ impl Change<'_> {
 
     fn at_home(&mut self, at: usize, message: ToHome) -> Result<(), String> {
         let node = &mut self.state.nodes[at];
+        if let Some(answer) = self.mutation.answers_at_once(&node.active, message) {
+            node.out.push(answer);
+            return Ok(());
+        }
         let mut actions = Vec::new();
         let mut newest = NEWEST;
-        let before = node.stable;
+        self.mutation.known(message, &mut node.stable);
+        let (before, was_recalling) = (node.stable, node.active.is_recalling());
         let choices: &Choices = &self.setting.choices;
         if let ToHome::Reply { .. } = message {
             // Whoever delivers a reply acknowledges it.
             node.out.push(ToHome::Complete);
         }
         home::handle(at == 0, choices, &mut node.stable, &mut node.active, message, &mut newest, &mut actions);
+        self.mutation.recalled(&before, was_recalling, &node.active, &mut node.stable);
         self.mutation.decided(&before, &mut node.stable, &mut actions);
         let asked = self.state.device.pending;
         self.act(at, actions)?;

@@ -5,8 +5,11 @@ use crate::protocol::{Copy, Found, Snoop, ToHome};
 
 impl Handling<'_> {
     pub(super) fn snooped(&mut self, snoop: Snoop) {
-        debug_assert!(!self.is_home && self.active.deferred.is_none() && self.active.serving.is_none());
+        let recalled = self.active.is_recalling();
+        debug_assert!(!self.is_home && self.active.deferred.is_none());
+        debug_assert!(recalled || self.active.serving.is_none(), "a home asks once at a time");
         match &self.active.running {
+            _ if recalled => self.active.deferred = Some(snoop),
             Some(running) if !running.asked_home || running.order == Order::Ready => self.active.deferred = Some(snoop),
             _ => {
                 self.serve(snoop);
@@ -39,6 +42,9 @@ impl Handling<'_> {
 
     pub(super) fn finish_serving(&mut self) {
         let Some(serving) = self.active.serving.take() else { return };
+        if serving.snoop == Snoop::Recall {
+            return self.finish_recall(&serving);
+        }
         let forwards = self.forwards() && serving.snoop != Snoop::Invalidate;
         let stable = &mut *self.stable;
         let core_changed = serving.from_core.is_some_and(|found| found.was == Copy::Modified);
