@@ -12,11 +12,11 @@ use conic_study::coherent_pio::percentile;
 use conic_study::comparison::{Figure, Role, compare, parse};
 use conic_study::cxl_nic::advise::{Advice, Goal, NoAdvice, Question, Trial, advise, reference};
 use conic_study::cxl_nic::guesses::{ORDERINGS, headlines, orderings};
-use conic_study::cxl_nic::loopback::{Design, Loopback, loopback};
+use conic_study::cxl_nic::loopback::{Design, Loopback, around, loopback};
 use conic_study::cxl_nic::serving::{Server, Serving, serve};
 use conic_study::cxl_nic::throughput::{Flow, Throughput, receive, transmit};
 use conic_study::cxl_nic::{Asked, EXPERIMENTS, Machines, ccnic, findings, layout, optimal};
-use conic_study::experiment::{Effort, Value};
+use conic_study::experiment::{Effort, Findings, Value};
 
 fn machine(name: &str) -> CxlParameters {
     Platform::<CxlParameters>::load_as(name).expect("a platform that comes with the simulator").parameters().clone()
@@ -41,10 +41,29 @@ fn every_published_result_is_predicted_or_said_not_to_be_and_calibrated_ones_are
     }
 }
 
+/// Figure 10 with little effort.
+fn combinations() -> Findings {
+    findings(&EXPERIMENTS[3..4], &machines(), &Asked::with(Effort::Quick)).remove(0).findings
+}
+
 #[test]
 fn the_same_study_comes_out_the_same() {
-    let once = || findings(&EXPERIMENTS[3..4], &machines(), &Asked::with(Effort::Quick)).remove(0).findings;
-    assert_eq!(once(), once());
+    assert_eq!(combinations(), combinations());
+}
+
+#[test]
+fn what_counts_with_little_effort_is_not_how_caches_fill() {
+    let median = |design, before| {
+        let outcome = loopback(&Loopback { packets: (before, 100), ..question(design, 64) }).expect("it ends");
+        percentile(&outcome.latencies, 0.5)
+    };
+    let [least, shared] = [0, 1].map(Design::combination);
+    let more = |before| median(shared, before) / median(least, before) - 1.0;
+    let (sooner, once, thrice) = (more(8), more(around(&shared, 64)), more(3 * around(&shared, 64)));
+    assert!((once - thrice).abs() < 0.02 && (sooner - once).abs() > 0.05, "{sooner}, {once}, {thrice}");
+    let found = combinations().predictions.into_iter().find(|one| one.id == "cxl.fig10.comb1");
+    let Some(Value::List(found)) = found.and_then(|one| one.value) else { panic!("it is predicted as a list") };
+    assert!((found[0] - thrice).abs() < 0.02, "{found:?} instead of {thrice}");
 }
 
 fn question(design: Design, bytes: usize) -> Loopback {
