@@ -365,7 +365,7 @@ fn the_advisors_throughput_is_that_of_its_halves_measured_anew() {
     let (advice, _) = advised(&question);
     let rate = |design: Design, direction: fn(&Throughput) -> Result<Flow, Failure>| {
         let machine = question.machine.clone();
-        direction(&Throughput { machine, design, bytes: 64, packets: 600 }).expect("it ends").gigabits
+        direction(&Throughput { machine, design, bytes: 64, packets: (512, 600) }).expect("it ends").gigabits
     };
     let found = [rate(advice.design, receive), rate(advice.design, transmit)];
     let paper = [rate(reference(&question), receive), rate(reference(&question), transmit)];
@@ -385,11 +385,11 @@ fn a_packet_that_the_host_writes_anew_is_not_in_the_devices_cache() {
     let requests = Requests { tx_packet: StateHint::CacheableShared, ..Requests::NON_COHERENT };
     let design = Design { requests, transmit_batch: 24, ..Design::combination(0) };
     let hits = |flow: &Flow| flow.counters.device_hits as f64 / flow.packets as f64;
-    let sent = transmit(&Throughput { machine: machine("agilex7"), design, bytes: 64, packets: 2_000 });
+    let sent = transmit(&Throughput { machine: machine("agilex7"), design, bytes: 64, packets: (1_024, 2_000) });
     let sent = hits(&sent.expect("it ends"));
     assert!(sent < 0.02, "{sent} hits a packet");
     // The count does see hits: those of prefetched descriptors.
-    let received = receive(&Throughput { machine: machine("agilex7"), design, bytes: 64, packets: 2_000 });
+    let received = receive(&Throughput { machine: machine("agilex7"), design, bytes: 64, packets: (1_024, 2_000) });
     assert!(hits(&received.expect("it ends")) > 0.5, "a descriptor that was read ahead is there");
 }
 

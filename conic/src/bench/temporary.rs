@@ -50,10 +50,19 @@ fn sweep() {
         // It must not make a file behind the back of what follows.
         let _ = waitpid(Some(program), WaitOptions::empty());
     }
-    for folder in &remains.folders {
-        let _ = std::fs::remove_dir_all(folder);
-    }
+    remains.folders.iter().for_each(|folder| remove(folder));
     std::process::exit(INTERRUPTED);
+}
+
+/// Removes a folder into which this process's other threads, and programs that they have started, still write: a file that is made while
+/// the others are removed keeps the folder there. Who writes by its path finds none soon, so that few attempts are needed.
+fn remove(folder: &Path) {
+    const ATTEMPTS: u32 = 1_000;
+    for _ in 0..ATTEMPTS {
+        if std::fs::remove_dir_all(folder).is_ok() || !folder.exists() {
+            return;
+        }
+    }
 }
 
 /// A folder for temporary files that is this process's alone, and is removed with all that is in it when this is dropped.
@@ -176,6 +185,25 @@ impl Drop for Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_goes_though_somebody_writes_into_it() {
+        let place = tempfile::tempdir().expect("there is room for a folder");
+        for round in 0..100 {
+            let folder = place.path().join(round.to_string());
+            std::fs::create_dir(&folder).expect("a folder");
+            std::thread::scope(|scope| {
+                let write = |number: u32| std::fs::write(folder.join(number.to_string()), "text").is_ok();
+                let writes = scope.spawn(move || (0..).take_while(|&number| write(number)).count());
+                while !folder.join("20").exists() {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                remove(&folder);
+                writes.join().expect("it ends when there is no folder");
+            });
+            assert!(!folder.exists(), "round {round}");
+        }
+    }
 
     #[test]
     fn a_program_that_has_ended_is_told_from_one_that_runs_and_ended_by_nobody() {

@@ -126,7 +126,7 @@ pub fn print(seen: &Seen, packets: u64) {
         ]);
     }
     println!(
-        "\n  queues while it was measured; --json has each of them, and the counters of each agent, link, memory and snoop filter"
+        "\n  queues while it was measured; --json has each of them, and the counters of each\n  agent, link, memory and snoop filter"
     );
     print!("{}", table.draw(STYLE));
     print_filters(&seen.counters.snoop_filters);

@@ -177,15 +177,17 @@ fn ping_and_iperf3_pass_where_the_kernel_forwards() {
         ping("300");
         let [frames, bytes] = forwarded(&nic);
         assert!((295..=305).contains(&(frames - before)), "{name}: of 300 pings {} went past the NIC", frames - before);
-        for way in [&[][..], &["-R"]] {
+        // What the receiver has had when the sender ends; the rest may be in sockets, and is then not sent.
+        let [there, _] = [&[][..], &["-R"]].map(|way| {
             let [sent, received] = bytes_of(&measured(&net, &[&["-n", "20M"], way].concat()), !way.is_empty());
             println!("{name} {way:?}: {sent} bytes sent, {received} received");
             assert!(received <= sent && sent - received < IN_SOCKETS, "{name}: {sent} bytes sent, {received} received");
-        }
+            received
+        });
         let past = forwarded(&nic)[1] - bytes;
         assert!(
-            if leaves_checksums { past < 1 << 20 } else { past > 20_000_000 },
-            "{name}: {past} bytes went past the NIC"
+            if leaves_checksums { past < 1 << 20 } else { past > there },
+            "{name}: {past} bytes went past the NIC, of {there}"
         );
         drop(nic);
     }

@@ -193,7 +193,8 @@ impl Trial {
         let Some(half) = self.rate_of else {
             return self.latency(question);
         };
-        let asked = Throughput { machine, design, bytes, packets: if self.long { 600 } else { 100 } };
+        let packets = if self.long { (around(&design, bytes).max(300), 600) } else { (50, 100) };
+        let asked = Throughput { machine, design, bytes, packets };
         let flow = match half {
             Half::Receive => receive(&asked)?,
             Half::Transmit => transmit(&asked)?,
@@ -201,20 +202,23 @@ impl Trial {
         Ok(Outcome { value: flow.gigabits, carried: None, messages: a_packet(&flow.counters, flow.packets) })
     }
 
-    /// Under load packets are looked at for long enough that a queue which grows is seen to.
+    /// A short look is at how caches fill, which chooses those that are looked at for long, once all buffers have been used. Under load that is
+    /// long enough that a queue which grows is seen to.
     fn latency(&self, question: &Question) -> Result<Outcome, Failure> {
         let (machine, bytes, design) = (question.machine.clone(), question.bytes, self.design);
-        let counting = match (self.long, question.load) {
-            (false, None) => 24,
-            (true, None) => 200,
-            (false, Some(_)) => 96,
+        // Packets before the first that counts, and those that count.
+        let packets = match (self.long, question.load) {
+            (false, None) => (4, 24),
+            (true, None) => (around(&design, bytes), 200),
+            (false, Some(_)) => (32, 96),
             // What comes in 60 us, of which one in a hundred that is not carried is a good part of a latency.
-            (true, Some(load)) => 600.max((load * 60e-6) as u64),
+            (true, Some(load)) => {
+                let counting = 600.max((load * 60e-6) as u64);
+                (around(&design, bytes).max(counting / 2), counting)
+            }
         };
-        let before = around(&design, bytes).max(question.load.map_or(0, |_| counting / 2));
         let one_at_a_time = Time::from_nanoseconds(20_000);
         let gap = question.load.map_or(one_at_a_time, |load| Time::from_picoseconds((1e12 / load) as u64));
-        let packets = (before, counting);
         let outcome = loopback(&Loopback { machine, design, bytes, gap, together: 1, packets, seed: 0 })?;
         let messages = a_packet(&outcome.counters, outcome.latencies.len() as u64);
         let carried = question.load.and_then(|load| carried(load, &outcome.latencies));

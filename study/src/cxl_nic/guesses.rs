@@ -59,7 +59,8 @@ pub fn orderings(machines: &Machines) -> Result<Vec<bool>, Failure> {
     let rate = |rx_packet, tx_packet, direction: fn(&Throughput) -> Result<Flow, Failure>| {
         let requests = Requests { rx_packet, tx_packet, ..Requests::EVENT_DRIVEN };
         let design = Design { requests, receive_batch: 24, transmit_batch: 24, ..Design::combination(0) };
-        let flow = direction(&Throughput { machine: agilex.clone(), design, bytes: 1500, packets: 200 })?;
+        let packets = (around(&design, 1500), 200);
+        let flow = direction(&Throughput { machine: agilex.clone(), design, bytes: 1500, packets })?;
         Ok::<f64, Failure>(flow.gigabits)
     };
     let (nc, owned) = (StateHint::NonCacheable, StateHint::CacheableOwned);

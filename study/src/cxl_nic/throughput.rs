@@ -10,7 +10,7 @@ use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation}
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
-use super::loopback::{Attachment, Design, around, place};
+use super::loopback::{Attachment, Design, place};
 
 /// One direction at full speed.
 #[derive(Clone, Debug)]
@@ -21,8 +21,9 @@ pub struct Throughput {
     pub design: Design,
     /// Bytes of a packet.
     pub bytes: usize,
-    /// Packets that count, of all rings together. Half as many go before, and at least those that go once round each ring's buffers.
-    pub packets: u64,
+    /// Packets before the first that counts, and those that count, of all rings together. With fewer than
+    /// [`around`](super::loopback::around) before, what is found is how caches fill.
+    pub packets: (u64, u64),
 }
 
 /// What was found.
@@ -59,19 +60,15 @@ fn joined(one: Span, begin: Moment, end: Moment) -> Span {
 }
 
 impl Throughput {
-    /// Packets of one ring that count.
-    fn of_ring(&self) -> u64 {
-        self.packets.div_ceil(self.design.rings as u64)
-    }
-
-    /// Packets of one ring that go before.
-    fn warming(&self) -> u64 {
-        (self.of_ring() / 2).max(around(&self.design, self.bytes) / self.design.rings as u64)
+    /// One ring's part of the packets.
+    fn of_ring(&self) -> (u64, u64) {
+        let part = |packets: u64| packets.div_ceil(self.design.rings as u64);
+        (part(self.packets.0), part(self.packets.1))
     }
 
     fn flow(&self, span: Span) -> Flow {
         let (begin, end) = span.expect("each ring has added its own");
-        let packets = self.of_ring() * self.design.rings as u64;
+        let packets = self.of_ring().1 * self.design.rings as u64;
         let gigabits = 8_000.0 * (self.bytes as u64 * packets) as f64 / end.at.since(begin.at).picoseconds() as f64;
         Flow { gigabits, packets, counters: end.counters.since(&begin.counters) }
     }
@@ -109,8 +106,8 @@ fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &T
     let mut receiver = Receiver::new(queues, face, asked.design.requests, 2 * batch.max(8));
     let frames = vec![vec![1; asked.bytes]; batch];
     engine.wait_until(Time::from_nanoseconds(50_000));
-    let (counting, mut begin) = (asked.of_ring(), Moment::of(engine));
-    let (mut through, warm) = (0, asked.warming());
+    let ((warm, counting), mut begin) = (asked.of_ring(), Moment::of(engine));
+    let mut through = 0;
     while through < warm + counting {
         if through <= warm {
             begin = Moment::of(engine);
@@ -206,8 +203,8 @@ fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Thro
         engine.switch_bias(queues.tx_buffers, bytes, Bias::Device, true);
     }
     engine.wait_until(Time::from_nanoseconds(100_000));
-    let (counting, mut begin) = (asked.of_ring(), Moment::of(engine));
-    let (mut through, warm) = (0, asked.warming());
+    let ((warm, counting), mut begin) = (asked.of_ring(), Moment::of(engine));
+    let mut through = 0;
     while through < warm + counting {
         if through <= warm {
             begin = Moment::of(engine);

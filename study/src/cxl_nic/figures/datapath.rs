@@ -167,6 +167,7 @@ fn throughput(run: &mut Run<'_>, design: Design, batch: usize) -> Throughput {
     run.asked += 1;
     let packets = if run.asked_for.effort == Effort::Quick { 300 } else { 1_500 };
     let design = Design { receive_batch: batch, transmit_batch: batch, ..design };
+    let packets = (around(&design, LARGE).max(packets / 2), packets);
     Throughput { machine: run.machine(&design), design, bytes: LARGE, packets }
 }
 
