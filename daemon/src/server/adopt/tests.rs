@@ -82,7 +82,7 @@ fn the_words_are_those_of_the_number() {
         r#"{"user":24,"clients":1,"queues":25,"bytes":4096}"#,
     ];
     assert_eq!(said.map(|text| text.expect("it can be said")), words);
-    assert_eq!(TAKING_OVER, 9);
+    assert_eq!(TAKING_OVER, 10);
 }
 
 /// A daemon of such a configuration, which another is to take over from.
