@@ -11,7 +11,7 @@ use conic_port::offload::checksum;
 use conic_port::{MAX_FRAME, Port, PortSpec, Receive, Role, Transmit, VhostOptions, VhostUser, VirtioUser};
 
 /// DPDK's memory without huge pages is not sealed.
-pub(crate) fn options(folder: &tempfile::TempDir) -> VhostOptions {
+fn options(folder: &tempfile::TempDir) -> VhostOptions {
     VhostOptions { unsealed: true, ..VhostOptions::new(folder.path().join("socket").to_str().unwrap()) }
 }
 
@@ -235,7 +235,7 @@ const OWN: ([u8; 6], [u8; 4]) = ([2, 0, 0, 0, 0, 1], [10, 77, 0, 1]);
 pub(crate) const MACHINE: ([u8; 6], [u8; 4]) = ([0x52, 0x54, 0, 0, 0, 2], [10, 77, 0, 2]);
 
 /// Who has the machine's address?
-pub(crate) fn question() -> Vec<u8> {
+fn question() -> Vec<u8> {
     let mut frame = [&[0xff; 6][..], &OWN.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
     frame.extend([&OWN.0[..], &OWN.1, &[0; 6], &MACHINE.1].concat());
     frame.resize(60, 0);

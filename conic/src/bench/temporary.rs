@@ -194,12 +194,12 @@ mod tests {
             std::fs::create_dir(&folder).expect("a folder");
             std::thread::scope(|scope| {
                 let write = |number: u32| std::fs::write(folder.join(number.to_string()), "text").is_ok();
-                let writes = scope.spawn(move || (0..).take_while(|&number| write(number)).count());
+                let writes = scope.spawn(move || (0..20_000).take_while(|&number| write(number)).count());
                 while !folder.join("20").exists() {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
                 remove(&folder);
-                writes.join().expect("it ends when there is no folder");
+                writes.join().expect("it ends, at the latest when there is no folder");
             });
             assert!(!folder.exists(), "round {round}");
         }

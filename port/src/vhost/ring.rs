@@ -428,7 +428,7 @@ impl Writes for Ring {
     }
 
     fn mark_wish(&self, pages: &Pages) {
-        let event = SLOTS as u64 + USED as u64 * u64::from(self.slots);
+        let event = used_bytes(self.slots) - 2;
         let said = if self.agreed.event_index { event } else { 0 };
         pages.used.into_iter().for_each(|used| pages.log.mark(used + said, 2));
     }

@@ -137,17 +137,20 @@ fn a_home_that_waits_for_its_reply_to_arrive_needs_no_order_between_replies_and_
 mod exhaustive {
     use super::*;
 
+    /// Small machines: cores of each node, on which node a device is, and whether cores write past their caches.
+    const SMALL: [([usize; 2], Option<usize>, bool); 5] = [
+        ([1, 1], None, true),
+        ([1, 1], Some(0), false),
+        ([1, 1], Some(1), false),
+        ([2, 1], None, false),
+        ([1, 2], None, false),
+    ];
+
     #[test]
     fn small_machines_with_all_choices() {
         // Writing the directory to memory changes no state: the first test holds it both ways.
         for bits in (0..ALL).filter(|bits| bits & 0b01000 == 0 && bits & (FORWARDS | SNOOPS_SHARED) != SNOOPS_SHARED) {
-            for (cores, device, past_caches) in [
-                ([1, 1], None, true),
-                ([1, 1], Some(0), false),
-                ([1, 1], Some(1), false),
-                ([2, 1], None, false),
-                ([1, 2], None, false),
-            ] {
+            for (cores, device, past_caches) in SMALL {
                 explored(&Setting { cores, device, past_caches, recalls: false, choices: choices(bits) });
             }
         }
@@ -156,13 +159,7 @@ mod exhaustive {
     #[test]
     fn lines_that_are_recalled_with_the_main_choices() {
         for bits in MAIN {
-            for (cores, device, past_caches) in [
-                ([1, 1], None, true),
-                ([1, 1], Some(0), false),
-                ([1, 1], Some(1), false),
-                ([2, 1], None, false),
-                ([1, 2], None, false),
-            ] {
+            for (cores, device, past_caches) in SMALL {
                 explored(&Setting { cores, device, past_caches, recalls: true, choices: choices(bits) });
             }
         }
