@@ -103,7 +103,7 @@ enum Command {
     Mirror {
         /// Whose frames: client:NUMBER or port:NUMBER, both from list
         end: String,
-        /// The file, .pcapng or .pcap; without it the copying ends
+        /// The file, .pcapng or .pcap, where the NIC may write (as a service: below /var/log/conic); without it the copying ends
         file: Option<PathBuf>,
         /// Bytes of frames that the file takes
         #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..))]

@@ -54,7 +54,7 @@ pub struct Options {
     #[arg(value_name = "FILE", required_unless_present_any = ["simulate", "perf"])]
     file: Option<PathBuf>,
     /// Instead: print the command that counts on a Skylake or Cascade Lake server, for so many seconds
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["file", "simulate"], num_args = 0..=1, default_missing_value = "10",
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["file", "simulate", "json"], num_args = 0..=1, default_missing_value = "10",
           value_parser = clap::value_parser!(u32).range(1..))]
     perf: Option<u32>,
     /// Instead: counters of a simulated host, of so many cores beside storage devices
@@ -67,7 +67,7 @@ pub struct Options {
     #[arg(long, value_name = "N", conflicts_with = "simulate")]
     socket: Option<u32>,
     /// Print the counters as JSON, as a file has them, and no diagnosis
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fail_on")]
     counters: bool,
     /// A platform of model host: its name, or a path to a .toml file [default: the one that the counters name, or cascade-lake]
     #[arg(long, value_name = "NAME")]

@@ -27,6 +27,7 @@ mod value;
 mod writable;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -89,16 +90,20 @@ enum Command {
 /// What a shell gives for a program that a closed pipe ended: 128 and the signal's number.
 const CLOSED_PIPE: i32 = 141;
 
-/// Ends the program in silence where whoever reads its output has seen enough (`conic ... | head`), as programs in C end by the signal
-/// that Rust's ignore. Sockets are not touched by it: whoever writes to one hears what became of it.
+/// Ends the program where its output cannot be written: in silence where whoever reads it has seen enough (`conic ... | head`), as programs
+/// in C end by the signal that Rust's ignore, and with an error where a disk is full. What a measurement has started or made for the time
+/// goes with it. Sockets are not touched by it: whoever writes to one hears what became of it.
 fn end_with_the_reader() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let said = panic.payload_as_str().unwrap_or_default();
-        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
-            std::process::exit(CLOSED_PIPE);
+        let Some(of_output) = said.strip_prefix("failed printing to ") else { return before(panic) };
+        if of_output.contains("Broken pipe") {
+            bench::end(CLOSED_PIPE);
         }
-        before(panic);
+        // Where it is the errors' own output, nobody can be told.
+        let _ = writeln!(std::io::stderr(), "error: the output cannot be written: {of_output}");
+        bench::end(1);
     }));
 }
 

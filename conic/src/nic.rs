@@ -15,6 +15,7 @@ use conic_nicd::config::{
 use conic_port::PortSpec;
 
 use log::Lines;
+use serde_json::json;
 
 /// Serve queues of a software NIC to other processes.
 ///
@@ -71,16 +72,16 @@ pub struct Options {
     #[arg(long, value_name = "MICROSECONDS")]
     wakeup_latency: Option<u32>,
     /// Take over from the NIC that listens at the socket, with all its clients, its TAP, memif, vhost-user and AF_XDP ports and those that an operator
-    /// attached: for a new version of the program
+    /// attached: for a new version of the program. A NIC that systemd runs is restarted instead, and its clients reconnect
     #[arg(long)]
     adopt: bool,
     /// Say whether the configuration can work, open nothing, and end
     #[arg(long)]
     check: bool,
     /// Print the whole configuration that results, as TOML, and end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     print_config: bool,
-    /// Log one JSON object a line instead of text
+    /// Log one JSON object a line instead of text; with --check, one object
     #[arg(long)]
     json: bool,
 }
@@ -181,7 +182,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         Daemon::check(&config)?;
         let networks = config.networks.len();
         let ports: usize = config.networks.iter().map(|network| network.ports.len()).sum();
-        println!("sound: networks {networks}, ports {ports}, socket {}", config.socket.display());
+        if options.json {
+            println!("{}", json!({ "sound": true, "networks": networks, "ports": ports, "socket": config.socket }));
+        } else {
+            println!("sound: networks {networks}, ports {ports}, socket {}", config.socket.display());
+        }
         return Ok(ExitCode::SUCCESS);
     }
     allow_descriptors();

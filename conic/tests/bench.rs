@@ -443,6 +443,21 @@ fn a_signal_that_ends_a_measurement_leaves_no_folder_and_no_process() {
 }
 
 #[test]
+fn whoever_closes_the_pipe_before_the_report_finds_no_folder_and_no_process() {
+    let Some(_alone) = can_measure() else { return };
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    command.args(["bench", "daemon", "--duration", "150ms"]).env("TMPDIR", folder.path()).stdout(writer);
+    let output = command.output().expect("conic runs");
+    assert_eq!(output.status.code(), Some(141), "{}", String::from_utf8_lossy(&output.stderr));
+    let left: Vec<_> = std::fs::read_dir(folder.path()).expect("it is there").flatten().collect();
+    assert!(left.is_empty(), "it leaves {left:?}");
+    assert_eq!(processes_at(folder.path()), [""; 0]);
+}
+
+#[test]
 fn a_signal_while_the_peers_are_compiled_leaves_no_half_of_them() {
     let place = tempfile::tempdir().expect("there is room for a folder");
     let (tools, cache) = (place.path().join("tools"), place.path().join("cache"));

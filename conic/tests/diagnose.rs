@@ -79,6 +79,7 @@ fn what_cannot_be_is_refused() {
         (&[EXAMPLE, "--cores", "3"][..], 1, "--cores goes with a file of perf's"),
         (&["--perf", "5", EXAMPLE][..], 2, "--perf"),
         (&["--perf", "0"][..], 2, "--perf"),
+        (&[EXAMPLE, "--counters", "--fail-on", "red"][..], 2, "--fail-on"),
     ] {
         let output = diagnose(arguments);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -87,4 +88,6 @@ fn what_cannot_be_is_refused() {
     }
     let error = json(&diagnose(&["examples/none.json", "--json"]));
     assert!(error["error"].as_str().is_some_and(|message| message.contains("none.json")), "{error}");
+    let error = json(&diagnose(&["--perf", "--json"]));
+    assert!(error["error"].as_str().is_some_and(|message| message.contains("--perf")), "a script is no JSON: {error}");
 }

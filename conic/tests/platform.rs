@@ -128,3 +128,16 @@ fn whoever_reads_may_close_the_pipe_before_the_first_line() {
         drop(std::fs::remove_dir_all(folder));
     }
 }
+
+#[test]
+fn a_full_disk_is_an_error_and_no_panic() {
+    for arguments in ["platform list", "sim --packets 200 --json", "nic --help"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        let output = command.args(arguments.split_whitespace()).stdout(full).output().expect("conic runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "conic {arguments}: {said}");
+        assert!(!said.contains("panicked"), "conic {arguments}: {said}");
+        assert!(arguments.contains("--help") || said.contains("cannot be written: stdout: No space left"), "{said}");
+    }
+}

@@ -155,3 +155,19 @@ fn an_interrupted_replay_ends_with_a_verdict() {
     let frames = report["frames_out"].as_u64().expect("a number");
     assert!(frames < 20_000 && report["output"]["frames"] == frames, "{report}");
 }
+
+#[test]
+fn a_recording_into_a_pipe_ends_and_is_said_not_to_be_compared() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (pipe, input) = (path(&directory, "out.pcapng"), path(&directory, "in.pcapng"));
+    write(&input, &[60, 1514]);
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read(pipe).expect("it is written")
+    });
+    let output = conic(&["replay", &input, "--output", &pipe]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("not compared: it is no file"), "{said}");
+    assert_eq!(reader.join().expect("it reads to the end"), std::fs::read(&input).expect("a file"));
+}

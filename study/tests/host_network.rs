@@ -244,7 +244,8 @@ fn a_slowdown_is_an_interval_that_holds_what_is_measured_and_missing_counters_ar
     assert!(warnings.contains("were they counted at the same time"), "{warnings}");
 }
 
-/// What perf prints of these counters, with a second socket of which everything is twice as much, and in two intervals where `intervals`.
+/// What perf prints of these counters, with a second socket of which everything is twice as much, and in two intervals where `intervals`. It
+/// says for the first socket alone how long it counted.
 fn of_perf(counters: &Counters, intervals: bool) -> String {
     let memory = serde_json::to_value(counters.memory).expect("it is plain");
     let value = |name: &str| {
@@ -264,7 +265,9 @@ fn of_perf(counters: &Counters, intervals: bool) -> String {
         for socket in 0..2 {
             let scale = f64::from(socket + 1) / if intervals { 2.0 } else { 1.0 };
             let nanoseconds = counters.seconds * 1e9 / if intervals { 2.0 } else { 1.0 };
-            text += &format!("{interval}S{socket},1,{nanoseconds},ns,duration_time,{nanoseconds},100.00,,\n");
+            if socket == 0 {
+                text += &format!("{interval}S0,1,{nanoseconds},ns,duration_time,{nanoseconds},100.00,,\n");
+            }
             for (name, _) in EVENTS {
                 text += &format!("{interval}S{socket},8,{},,{name},1000,37.50,,\n", value(name) * scale);
             }
@@ -303,6 +306,10 @@ fn counters_come_out_of_what_perf_prints_of_them() {
         assert!(both.contains("sockets 0, 1: choose one"), "{both}");
         let regimes = [&whole, &counters].map(|counters| diagnose(&host, counters).regime);
         assert_eq!(regimes[0], regimes[1]);
+        let (second, _) =
+            perf::parse(&text, Measured { socket: Some(1), ..of }).expect("the second socket has all but the time");
+        near(second.seconds, whole.seconds);
+        near(second.memory.cycles, 2.0 * whole.memory.cycles);
     }
 }
 

@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use failure::Failure;
+pub use temporary::end;
 
 /// Options of `conic bench`.
 #[derive(Debug, Args)]
@@ -108,7 +109,9 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
         let message = error.to_string();
         return Failure::failed(message.trim().trim_start_matches("error: ")).report(true);
     }
-    // Nobody can be told that nobody listens.
-    let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    match error.print() {
+        // Nobody can be told that nobody listens.
+        Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+    }
 }

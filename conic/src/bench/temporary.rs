@@ -35,15 +35,16 @@ fn remains() -> MutexGuard<'static, Remains> {
 fn watched() -> Result<MutexGuard<'static, Remains>, Failure> {
     let mut remains = remains();
     if !remains.watched {
-        let set = ctrlc::set_handler(sweep);
+        let set = ctrlc::set_handler(|| end(INTERRUPTED));
         set.map_err(|error| Failure::failed(format!("Ctrl-C cannot be caught: {error}")))?;
         remains.watched = true;
     }
     Ok(remains)
 }
 
-/// Ends this process. The list stays locked, so that nothing comes to it any more. Nobody can be told of what fails here.
-fn sweep() {
+/// Ends this process with a code, and what is in the list before. The list stays locked, so that nothing comes to it any more. Nobody can
+/// be told of what fails here.
+pub fn end(code: i32) -> ! {
     let remains = remains();
     for &program in &remains.programs {
         let _ = kill_process(program, Signal::KILL);
@@ -51,7 +52,7 @@ fn sweep() {
         let _ = waitpid(Some(program), WaitOptions::empty());
     }
     remains.folders.iter().for_each(|folder| remove(folder));
-    std::process::exit(INTERRUPTED);
+    std::process::exit(code);
 }
 
 /// Removes a folder into which this process's other threads, and programs that they have started, still write: a file that is made while

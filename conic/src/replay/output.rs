@@ -28,6 +28,7 @@ impl Output {
             }
             Compared::Differs(how) => format!("{path} DIFFERS: {how}"),
             Compared::NotRepeatable => format!("{path} not compared: the capture cannot be read a second time"),
+            Compared::NoFile => format!("{path} not compared: it is no file that can be read again"),
         }
     }
 }
@@ -40,6 +41,8 @@ pub enum Compared {
     Differs(String),
     /// The capture was a pipe or the like and cannot be read again.
     NotRepeatable,
+    /// The recording was a pipe or the like, which gives nothing back.
+    NoFile,
 }
 
 /// Refuses an output that is the input.
@@ -60,6 +63,9 @@ pub fn refuse_input(output: &Path, input: Option<&Path>) -> io::Result<()> {
 
 /// Compares the recording at `path`, which should hold `frames` frames, with the beginning of what `input` gives.
 pub fn compare(path: &Path, input: Option<&Input>, replay: Replay, frames: u64) -> Compared {
+    if !path.metadata().is_ok_and(|about| about.is_file()) {
+        return Compared::NoFile;
+    }
     let Some(input) = input else { return Compared::NotRepeatable };
     let replay = Replay { pace: Pace::AsFastAsPossible, ..replay };
     let original = match input.open(replay) {

@@ -108,7 +108,7 @@ impl Outcome {
             let (frames, identical, difference) = match compared {
                 Compared::Identical(frames) => (Some(*frames), Some(true), None),
                 Compared::Differs(how) => (None, Some(false), Some(how)),
-                Compared::NotRepeatable => (None, None, None),
+                Compared::NotRepeatable | Compared::NoFile => (None, None, None),
             };
             json!({ "path": path.display().to_string(), "frames": frames, "identical": identical, "difference": difference })
         });

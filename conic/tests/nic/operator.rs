@@ -150,6 +150,11 @@ fn flags_say_whose_frames_are_copied_from_the_start() {
     };
     let both = ["port:0,/tmp/port.pcapng", "client:web,/tmp/web.pcap"];
     assert!(said(&both, "--check").starts_with("sound: "));
+    let mut checked = Command::new(env!("CARGO_BIN_EXE_conic"));
+    let checked =
+        checked.args(["nic", "--check", "--json", "--socket", "/tmp/none.sock"]).output().expect("conic runs");
+    let sound: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("a JSON object");
+    assert_eq!((&sound["sound"], &sound["networks"]), (&true.into(), &1.into()));
     let text = said(&both, "--print-config");
     let config = conic_nicd::config::Config::read(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert_eq!(config.networks[0].mirrors, both.map(|mirror| mirror.parse().expect("a mirror")));

@@ -135,12 +135,14 @@ struct Line<'a> {
 impl Counts {
     fn of(text: &str, wanted: Option<u32>, notes: &mut Vec<String>) -> Result<Counts, String> {
         let (mut counts, mut parts, mut sockets) = (BTreeMap::new(), Vec::new(), Vec::new());
+        // perf counts how long it counted on the first processor alone, whatever socket is asked for.
+        let mut durations = BTreeMap::new();
         let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
         for (number, text) in lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#')) {
             let line =
                 Line::of(text).ok_or_else(|| format!("line {number}: \"{text}\" is no line of perf stat -x,"))?;
             sockets.extend(line.socket.filter(|socket| !sockets.contains(socket)));
-            if wanted.is_some() && line.socket.is_some() && line.socket != wanted {
+            if line.event != DURATION && wanted.is_some() && line.socket.is_some() && line.socket != wanted {
                 continue;
             }
             if line.event != DURATION && !EVENTS.iter().any(|(name, _)| *name == line.event) {
@@ -155,9 +157,13 @@ impl Counts {
                 .value
                 .parse()
                 .map_err(|_| format!("line {number}: {}: \"{}\" is no number", line.event, line.value))?;
-            *counts.entry(line.event.to_owned()).or_insert(0.0) += value;
+            match line.event {
+                DURATION => *durations.entry(line.socket).or_insert(0.0) += value,
+                event => *counts.entry(event.to_owned()).or_insert(0.0) += value,
+            }
             parts.extend(line.percent.filter(|percent| *percent < 99.5));
         }
+        counts.extend(durations.into_values().reduce(f64::max).map(|duration| (DURATION.to_owned(), duration)));
         match (wanted, &sockets[..]) {
             (None, [_, _, ..]) => return Err(format!("it has sockets {}: choose one with --socket", list(&sockets))),
             (Some(socket), []) => {

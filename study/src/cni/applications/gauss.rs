@@ -55,18 +55,18 @@ impl Parallel for Matrix {
         // Parts of rows that have come; some are ahead.
         let mut arrived: BTreeMap<usize, (Vec<u32>, usize)> = BTreeMap::new();
         for at in 0..self.order {
-            let left = self.order - at;
             let pivot = if at % self.machines == here {
                 let pivot = rows[&at].clone();
                 for to in (0..self.machines).filter(|to| *to != here) {
-                    for (place, part) in pivot[at..].chunks(PART).enumerate() {
-                        let head = [at as u32, (at + place * PART) as u32];
+                    // All of it, zeros included: the paper's broadcast is of a whole row, two kilobytes (sections 4.2 and 5.2).
+                    for (place, part) in pivot.chunks(PART).enumerate() {
+                        let head = [at as u32, (place * PART) as u32];
                         node.send(to, &[&head, part].concat());
                     }
                 }
                 pivot
             } else {
-                while arrived.get(&at).is_none_or(|(_, count)| *count < left) {
+                while arrived.get(&at).is_none_or(|(_, count)| *count < self.order) {
                     let (_, words) = node.next();
                     let (row, count) = arrived.entry(words[0] as usize).or_insert_with(|| (vec![0; self.order], 0));
                     let place = words[1] as usize;
@@ -77,7 +77,7 @@ impl Parallel for Matrix {
             };
             for (_, row) in rows.range_mut(at + 1..) {
                 self.eliminate(&pivot, at, row);
-                node.work(ELEMENT_WORK * left as u64);
+                node.work(ELEMENT_WORK * (self.order - at) as u64);
             }
         }
         rows.into_values().flatten().collect()
@@ -91,5 +91,32 @@ impl Parallel for Matrix {
         }
         let of = |machine| rows.iter().skip(machine).step_by(self.machines).flatten().copied().collect();
         (0..self.machines).map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conic_interface::cni::Kind;
+    use conic_sim::bus::{Attachment, BusParameters};
+    use conic_sim::platform::Platform;
+
+    use super::super::{Program, Run, run_as};
+    use super::*;
+    use crate::cni::nodes::Nodes;
+
+    #[test]
+    fn each_pivots_row_is_sent_whole() {
+        let platform = Platform::<BusParameters>::load_as("hypersparc").unwrap_or_else(|error| panic!("{error}"));
+        let nodes = Nodes {
+            machine: platform.parameters().clone(),
+            attachment: Attachment::MemoryBus,
+            kind: Kind::Cni16Qm,
+            count: 3,
+        };
+        // Two messages a row and a bit, of which what is left of the later rows would fill one or two.
+        let matrix = Matrix { machines: 3, order: 2 * PART + 4 };
+        let asked = Run { nodes, program: Program::Gauss, whole: false };
+        let outcome = run_as(&matrix, &asked).expect("it ends");
+        assert_eq!(outcome.messages, (matrix.order * 2 * 3) as u64);
     }
 }

@@ -212,11 +212,13 @@ pub(super) fn bandwidths(run: &mut Run<'_>) -> Result<Findings, Failure> {
 fn snarfed(run: &mut Run<'_>, without: &Curve) -> Result<Vec<f64>, Failure> {
     let mut machine: BusParameters = run.machine.clone();
     machine.bus.snarfing = true;
-    let mut run = Run { machine: &machine, ..*run };
+    let mut copy = Run { machine: &machine, ..*run };
     let configuration = Configuration::new(Attachment::MemoryBus, Kind::Cni16Qm);
     let each = without
         .points
         .iter()
-        .map(|(bytes, value)| Ok(messages::stream(&run.traffic(configuration, *bytes))?.megabytes / value - 1.0));
-    each.collect()
+        .map(|(bytes, value)| Ok(messages::stream(&copy.traffic(configuration, *bytes))?.megabytes / value - 1.0));
+    let gains = each.collect();
+    run.asked = copy.asked;
+    gains
 }

@@ -93,7 +93,7 @@ fn statements(runs: &mut Runs<'_>, findings: &mut Findings, all: &[Vec<Degradati
     findings.holds("host.fig3.q3.blue_at_first", Some(is_blue(&third[..2])));
     let red = third[2..].iter().all(|one| one.cores > UNAFFECTED && one.devices > UNAFFECTED);
     findings.holds("host.fig3.q3.red_from_three", Some(red));
-    findings.holds("host.fig3.q3.p2m_loses_more", Some(third[3..].iter().all(|one| one.devices > one.cores)));
+    findings.holds("host.fig3.q3.p2m_loses_more", Some(third[2..].iter().all(|one| one.devices > one.cores)));
     let turns = third[3].cores < third[2].cores && third[3].devices > 1.1 * third[2].devices;
     findings.holds("host.fig3.q3.c2m_gains_from_p2m", Some(turns));
     let (five, six) = (third[4], third[5]);
