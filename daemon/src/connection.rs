@@ -89,6 +89,8 @@ pub(crate) struct Session {
     pub geometry: Geometry,
     /// What it keeps of each buffer for itself.
     pub headroom: Headroom,
+    /// It was told that heavy fences reach it, and may do without its own.
+    pub fences: bool,
     pub kick: Arc<OwnedFd>,
     /// This side's end of each queue's bell.
     pub bells: Arc<Vec<OwnedFd>>,

@@ -2,7 +2,7 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 10}` |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 11}` |
 //! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, and the regions of detached clients that these may use still | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
@@ -57,7 +57,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 10;
+pub(super) const TAKING_OVER: u32 = 11;
 
 /// What is said first; with it come the socket at which clients attach and, where there is one, that of the metrics.
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,6 +83,8 @@ struct Heir {
     buffers: [u64; 3],
     object_bytes: u64,
     headroom: [u64; 2],
+    /// It was told that heavy fences reach it. That it kicks whoever rests goes with the number.
+    fences: bool,
     process: i32,
     user: u32,
     group: u32,
@@ -328,6 +330,7 @@ impl Daemon {
                 buffers,
                 object_bytes,
                 headroom: [session.headroom.bytes, session.headroom.places],
+                fences: session.fences,
                 process: connection.peer.process,
                 user: connection.peer.user,
                 group: connection.peer.group,
@@ -407,6 +410,12 @@ impl Daemon {
         let network = network.ok_or_else(|| {
             cannot(&format!("it has clients on a network \"{}\", and this one has none of that name", heir.network))
         })?;
+        if heir.fences && !self.fences {
+            // It would miss what the client sends at the moment at which a queue is put to rest.
+            return Err(cannot(
+                "its clients rely on fences by membarrier(2), which this one may not use; a sandbox may forbid it",
+            ));
+        }
         let Ok([region, channel, process, kick]) = <[OwnedFd; 4]>::try_from(descriptors) else {
             return Err(cannot("a client's descriptors are missing"));
         };
@@ -468,6 +477,7 @@ impl Daemon {
             memory,
             geometry: map.geometry,
             headroom: map.headroom,
+            fences: heir.fences,
             kick,
             bells,
             has_asked: false,

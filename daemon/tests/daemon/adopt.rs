@@ -13,7 +13,8 @@ use conic_control::Message;
 use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::channel::Channel;
-use conic_nicd::config::{Config, ConnectConfig, NetworkConfig, NetworkMode, PinConfig};
+use conic_native::clock;
+use conic_nicd::config::{Config, ConnectConfig, NetworkConfig, NetworkMode, PinConfig, WaitMode};
 
 fn config(socket: &Path, mode: NetworkMode) -> Config {
     let networks = vec![NetworkConfig { mode, ..NetworkConfig::default() }];
@@ -82,6 +83,36 @@ fn no_client_is_lost_and_no_frame_however_often_it_happens() {
     served.end();
 }
 
+/// A client does not hear that another daemon has taken over, and so not how that one's threads wait.
+#[test]
+fn a_client_of_a_network_that_spins_wakes_the_next_ones_threads_that_sleep() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut config = config(&socket, NetworkMode::Loopback);
+    config.networks[0].wait = WaitMode::Spin;
+    let mut served = Served::start(config);
+    let (client, queues) = attach(&socket, 1);
+    let mut one = Loop { queue: queues.into_iter().next().expect("a queue"), sent: 0, received: 0 };
+    for (round, wait) in [(1, WaitMode::Interrupt), (2, WaitMode::Adaptive)] {
+        served = served.with(|config| config.networks[0].wait = wait).taken_over(round, &[&client], || ());
+        // Each begins behind a rest.
+        for target in 1..=10 {
+            let begun = clock::now();
+            wait_until("its thread sleeps", || clock::now().since(begun).nanoseconds() > 5_000_000);
+            wait_until("the frame comes", || {
+                if one.sent < u64::from(round - 1) * 10 + target {
+                    one.step();
+                }
+                let mut incoming = Vec::new();
+                one.queue.receive(&mut incoming, 1);
+                one.received += incoming.len() as u64;
+                one.received == u64::from(round - 1) * 10 + target
+            });
+        }
+    }
+    served.end();
+}
+
 #[test]
 fn a_take_over_that_fails_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -143,7 +174,7 @@ fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     hear(&client);
     let (holds_it_up, heir) = (greeted(&socket), greeted(&socket));
     // The number that stands in `daemon/src/server/adopt.rs`.
-    let adopt = Message::Query(r#"{"ask":"adopt","version":10}"#.to_owned());
+    let adopt = Message::Query(r#"{"ask":"adopt","version":11}"#.to_owned());
     say(&holds_it_up, &adopt);
     // While it waits for that one's word it hears nobody: the two that follow are heard at one moment.
     hear(&holds_it_up);

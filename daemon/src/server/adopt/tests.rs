@@ -1,6 +1,6 @@
 //! What two daemons say to each other is what their number stands for, and what the old one had begun or counted goes on.
 
-use conic_client::{AttachError, Operator};
+use conic_client::{AttachError, Client, Link, Operator, Options};
 use conic_control::{Attach, Attached};
 use conic_interface::metadata::Offloads;
 use conic_nicd::config::{Config, Limits, NetworkConfig, PortConfig};
@@ -17,7 +17,7 @@ fn promise(circuit: Option<Circuit>, mirror: Option<Asked>) -> Promise {
     Promise { network, number: 26, spec, vlan: Some(27), attached: true, given: true, circuit, mirror }
 }
 
-/// Each word of version 10. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
+/// Each word of version 11. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
 /// here changes the number too.
 #[test]
 fn the_words_are_those_of_the_number() {
@@ -37,6 +37,7 @@ fn the_words_are_those_of_the_number() {
         buffers: [3; 3],
         object_bytes: 4,
         headroom: [5; 2],
+        fences: true,
         process: 6,
         user: 7,
         group: 8,
@@ -70,7 +71,7 @@ fn the_words_are_those_of_the_number() {
     ];
     let words = [
         r#"{"next_session":18,"next_circuit":9223372036854775808,"clients":19,"guests":20,"kept":23,"ports":[{"network":"n","number":26,"spec":"tap","vlan":27,"attached":true,"given":true,"circuit":{"number":7,"far":true},"mirror":{"file":"a.pcap","most_bytes":8}}]}"#,
-        r#"{"session":1,"name":"c","network":"n","mac":[2,2,2,2,2,2],"queues":1,"descriptors":64,"buffers":[3,3,3],"object_bytes":4,"headroom":[5,5],"process":6,"user":7,"group":8,"mirror":{"file":"a.pcap","most_bytes":8}}"#,
+        r#"{"session":1,"name":"c","network":"n","mac":[2,2,2,2,2,2],"queues":1,"descriptors":64,"buffers":[3,3,3],"object_bytes":4,"headroom":[5,5],"fences":true,"process":6,"user":7,"group":8,"mirror":{"file":"a.pcap","most_bytes":8}}"#,
         r#"{"Port":{"promise":1,"peer":"p","words":[2],"descriptors":3}}"#,
         r#"{"Client":{"session":1,"rules":{"mac":[2,2,2,2,2,2],"own_address_only":true,"vlan":9,"limit":{"bytes_per_second":10,"burst_bytes":11},"circuit":{"number":7,"far":true},"offloads":{"join":false,"no_hash":false,"requests":false,"strip":false,"unfinished":false,"verify":false},"longest":12,"pins":[{"match":"protocol=tcp","queue":13}]},"positions":[[14,14,14]]}}"#,
         r#"{"Done":[15]}"#,
@@ -82,7 +83,7 @@ fn the_words_are_those_of_the_number() {
         r#"{"user":24,"clients":1,"queues":25,"bytes":4096}"#,
     ];
     assert_eq!(said.map(|text| text.expect("it can be said")), words);
-    assert_eq!(TAKING_OVER, 10);
+    assert_eq!(TAKING_OVER, 11);
 }
 
 /// A daemon of such a configuration, which another is to take over from.
@@ -157,4 +158,33 @@ fn who_waits_for_memory_that_is_on_its_way_back_gets_it_from_the_one_that_takes_
     assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
     stop.raise();
     assert!(matches!(new.join(), Ok(Ok(()))));
+}
+
+/// Whose clients do without fences of their own gives them to nobody whose fences do not reach them: that one would miss a call.
+#[test]
+fn clients_that_rely_on_fences_are_not_taken_over_by_who_has_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config =
+        |name| Config { socket: folder.path().join(name), ..Config::default() }.checked().expect("a sound one");
+    let (own, others) = (config("nic.sock"), config("other.sock"));
+    let mut old = started(&own);
+    old.fences = true;
+    let old = std::thread::spawn(move || old.run());
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    let options = Options { geometry, ..Options::default() };
+    let (client, _queues) = Client::attach(&own.socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let mut new = started(&others);
+    let mut take_over = |fences| {
+        new.fences = fences;
+        let channel = Channel::connect(&own.socket).expect("it listens");
+        Inheritance::ask(channel).and_then(|inheritance| new.take_over(inheritance))
+    };
+    let why = take_over(false).expect_err("it has none").to_string();
+    assert!(why.contains("membarrier"), "{why}");
+    assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0));
+    take_over(true).expect("it has");
+    assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
+    // The next one is told the same.
+    let passed: Vec<bool> = new.sessions().map(|(_, session)| session.fences).collect();
+    assert_eq!(passed, [true]);
 }
