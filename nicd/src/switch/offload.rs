@@ -51,6 +51,11 @@ impl Work {
         self.cut.map_or(length, |cut| cut.bytes(MIN_FRAME))
     }
 
+    /// Whether the packet stands for several.
+    pub(super) fn is_to_be_cut(&self) -> bool {
+        self.cut.is_some()
+    }
+
     /// As another thread's switch is told it: where the checksum is begun, and the size of the pieces if it is to be cut.
     pub(super) fn for_trunk(&self) -> (Begun, Option<u16>) {
         (self.begun, self.cut.map(|_| self.size))
