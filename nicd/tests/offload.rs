@@ -388,6 +388,31 @@ fn work_crosses_to_and_from_a_port_that_takes_it() {
     assert_eq!(switch.ports().next().expect("it").switch.dropped_offload, 4);
 }
 
+/// Who sits behind a port, such as a guest of vhost-user, would stop its network's thread: a header is built for each byte.
+#[test]
+fn what_a_port_wants_cut_into_crumbs_is_dropped_and_counted() {
+    let coming = Arc::new(Mutex::new(VecDeque::new()));
+    let queue = Box::new(Unfinished(Arc::clone(&coming), Arc::default(), Counters::default()));
+    let mut switch =
+        Switch::new(SwitchOptions::default(), vec![SwitchPort { queues: vec![queue], vlan: None, circuit: None }]);
+    let mut plain = attach(&mut switch, 1, PLAIN);
+    let mut whole = attach(&mut switch, 2, ALL);
+    let checksum = Checksum::Partial { start: 34, offset: 16 };
+    let mut give = |to, payload, size| {
+        let segmentation = Some(virtio::Segmentation { size, protocol: 6 });
+        let packet = (tcp(200, to, payload), virtio::Metadata { checksum, segmentation });
+        coming.lock().expect("nobody panicked").push_back(packet);
+        switch.step(Time::ZERO);
+        let dropped = switch.ports().next().expect("it").switch.dropped_offload;
+        (plain.hear().len(), whole.hear().len(), dropped)
+    };
+    assert_eq!(give(1, 3100, 1), (0, 0, 1));
+    assert_eq!(give(2, 60_000, 1), (0, 0, 2), "nor does it pass whole: the next would have to cut it");
+    assert_eq!(give(1, 3100, 31), (0, 0, 3));
+    assert_eq!(give(1, 3100, 32), (97, 0, 3), "a guest whose peer takes next to nothing at once is served");
+    assert_eq!(give(1, 1, 1), (1, 0, 3), "what is one frame already is not cut");
+}
+
 #[test]
 fn what_stands_for_several_crosses_from_a_port_to_another_as_one() {
     let ends = [(); 2].map(|()| (Arc::new(Mutex::new(VecDeque::new())), Arc::new(Mutex::new(Vec::new()))));

@@ -30,6 +30,11 @@ use super::table::Place;
 /// leaves nothing smaller to Intel's i40e and ice.
 const LEAST_PIECE: u16 = 64;
 
+/// The same of what a port gives, at whose other end may be a guest that this network must outlive: half of it, because what a guest gives is
+/// what its kernel makes of the connection, with nobody to tell that it is too small. Linux sends segments of 48 bytes at least, options
+/// included (`tcp_min_snd_mss`), of which time stamps take 12.
+const LEAST_PIECE_OF_PORT: u16 = 32;
+
 /// What is left to do for a packet, checked against it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
@@ -40,6 +45,11 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// Whether it is cut into pieces of so many bytes of payload at least, but for the last, if it is to be cut.
+    fn is_coarse(&self, least: u16) -> bool {
+        self.cut.is_none() || self.size >= least
+    }
+
     /// As receivers are told it.
     fn metadata(&self) -> Metadata {
         let metadata = Metadata::NONE.with_begun(self.begun);
@@ -145,8 +155,7 @@ impl<C: Core> Switch<C> {
             return (length <= MAX_FRAME + TAG_BYTES).then_some((length, None));
         };
         let work = Work::of(packet, usize::from(start) + moved, usize::from(offset), request.large())?;
-        let is_sound = work.cut.is_none() || work.size >= LEAST_PIECE;
-        is_sound.then_some((length, Some(work)))
+        work.is_coarse(LEAST_PIECE).then_some((length, Some(work)))
     }
 
     /// Sends the packet that lies here on, for which work is left: first as it is to whoever takes it so, then finished to the
@@ -222,7 +231,8 @@ impl<C: Core> Switch<C> {
             Checksum::Partial { start, offset } => {
                 let size = metadata.segmentation.map(|segmentation| segmentation.size);
                 match Work::of(&self.frame[..length], start.into(), offset.into(), size) {
-                    Some(work) => Some(work),
+                    Some(work) if work.is_coarse(LEAST_PIECE_OF_PORT) => Some(work),
+                    Some(_) => return false,
                     // A checksum of what is not known here: it is completed as the port says.
                     None if size.is_none()
                         && length <= MAX_FRAME
