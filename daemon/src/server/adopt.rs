@@ -35,6 +35,7 @@ use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::listening::set_mode;
 use super::mirror::Asked;
 use super::network::Network;
 use super::operator::split_piece;
@@ -358,6 +359,8 @@ impl Daemon {
         let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
         let kept = (0..kept).map(|_| hear_kept(&link)).collect::<Result<Vec<_>, _>>()?;
+        // Where that cannot be, the old one serves on.
+        set_mode(&self.config)?;
         link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
         let begun = clock::now();
         self.listener = Listener::of_descriptor(listener);

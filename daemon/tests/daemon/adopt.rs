@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -222,6 +223,19 @@ fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
     assert!(operator.receive().is_ok_and(|said| said.is_none()));
     say(&operator, &asks);
     assert!(answer_to(&operator).contains("\"session\":"));
+    served.end();
+}
+
+#[test]
+fn who_may_connect_is_what_the_one_that_takes_over_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut served = Served::start(config(&socket, NetworkMode::Bridge));
+    for (round, mode) in [(1, 0o600), (2, 0o666), (3, 0o660)] {
+        served = served.with(|config| config.socket_mode = format!("{mode:04o}")).taken_over(round, &[], || ());
+        let permissions = std::fs::metadata(&socket).expect("it is there").permissions();
+        assert_eq!(permissions.mode() & 0o777, mode, "round {round}");
+    }
     served.end();
 }
 
