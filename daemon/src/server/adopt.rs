@@ -40,7 +40,7 @@ use super::mirror::Asked;
 use super::network::Network;
 use super::operator::split_piece;
 use super::{Daemon, DaemonError, system};
-use crate::connection::{Connection, Session, Step};
+use crate::connection::{Connection, PortMove, Session, Step};
 use crate::event::Event;
 use crate::order::{Left, Order};
 use guests::hear_guest;
@@ -50,6 +50,9 @@ use ports::{Expected, Given, give};
 
 /// How long either side waits for the other at a step.
 const PATIENCE: Time = Time::from_nanoseconds(10_000_000_000);
+
+/// How long the old one waits for a port that is being closed: the new one may be about to open the same.
+const CLOSING: Time = Time::from_nanoseconds(1_000_000_000);
 
 /// How long it looks away between two looks.
 const NAP: Duration = Duration::from_millis(1);
@@ -297,13 +300,18 @@ impl Daemon {
     }
 
     /// Waits for regions that are being made and for clients that are being entered, so that they are passed with the others, and for what
-    /// clients and operators are about to be told.
+    /// clients and operators are about to be told; not for a port that is being opened, which may take for ever.
     fn finish_what_is_begun(&mut self) {
-        let is_begun = |one: &Connection| matches!(one.step, Step::Making(_)) || one.waits_for_threads();
+        let begun = clock::now();
         // The new one is still there then.
-        let until = clock::now() + Time::from_nanoseconds(PATIENCE.nanoseconds() / 2);
-        while self.connections.values().any(is_begun) {
-            let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
+        let half = Time::from_nanoseconds(PATIENCE.nanoseconds() / 2);
+        let worth = |one: &Connection| match one.port_move() {
+            Some(PortMove::Opening) => None,
+            Some(PortMove::Closing) => Some(CLOSING),
+            None => (matches!(one.step, Step::Making(_)) || one.waits_for_threads()).then_some(half),
+        };
+        while let Some(most) = self.connections.values().filter_map(worth).max() {
+            let left = Duration::from_nanos((begun + most).since(clock::now()).nanoseconds());
             let Ok(news) = self.news.recv_timeout(left) else { return };
             self.act_on(news);
         }

@@ -187,7 +187,7 @@ impl Daemon {
     pub(super) fn answer_when_heard(&mut self, number: u64, answer: Value, network: usize) {
         let late = clock::now() + self.step_timeout();
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        connection.step = Step::Asking(Unsaid { text: answer.to_string(), at: 0, is_early: true });
+        connection.step = Step::Asking(Unsaid { text: answer.to_string(), is_early: true, ..Unsaid::default() });
         connection.deadline = late;
         self.hear_only_the_end_of(number);
         self.networks[network].confirm(Answer::new(News::Heard { connection: number }, &self.reports));

@@ -1,5 +1,6 @@
 //! A daemon takes over from another, and its clients notice nothing.
 
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +17,7 @@ use conic_interface::ccnic::Geometry;
 use conic_native::channel::Channel;
 use conic_native::clock;
 use conic_nicd::config::{Config, ConnectConfig, NetworkConfig, NetworkMode, PinConfig, WaitMode};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 fn config(socket: &Path, mode: NetworkMode) -> Config {
     let networks = vec![NetworkConfig { mode, ..NetworkConfig::default() }];
@@ -223,6 +225,34 @@ fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
     assert!(operator.receive().is_ok_and(|said| said.is_none()));
     say(&operator, &asks);
     assert!(answer_to(&operator).contains("\"session\":"));
+    served.end();
+}
+
+/// What its port does is the old one's, and nobody knows how long that takes.
+#[test]
+fn an_operator_whose_port_is_being_opened_is_told_that_another_has_taken_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    // As long as the pipe's other end likes.
+    let pipe = folder.path().join("pipe.pcap");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+    let served = Served::start(config(&socket, NetworkMode::Bridge));
+    let operator = greeted(&socket);
+    let question = format!(r#"{{"ask":"attach_port","port":"capture:replay={}"}}"#, pipe.display());
+    say(&operator, &Message::Query(question));
+    // Who is heard behind it has its answer.
+    let other = Operator::connect(&socket, Duration::from_secs(5)).expect("it listens");
+    other.ask(r#"{"ask":"list"}"#).expect("it answers");
+    let begun = clock::now();
+    let served = served.taken_over(1, &[], || ());
+    let took = clock::now().since(begun).seconds();
+    assert_eq!(answer_to(&operator), r#"{"error":"another NIC has taken over: ask again"}"#);
+    assert!(took < 3.0, "clients and operators waited for {took} s");
+    // It asks again, and is answered.
+    say(&operator, &Message::Query(r#"{"ask":"list"}"#.to_owned()));
+    assert!(answer_to(&operator).contains("\"clients\":[]"));
+    // What was opened for nobody is closed.
+    drop(OpenOptions::new().write(true).open(&pipe).expect("it is read"));
     served.end();
 }
 

@@ -11,6 +11,8 @@ use super::guests::{Guest, Stands};
 use super::kept::Remainder;
 use super::*;
 use crate::bell::Stop;
+use crate::connection::Unsaid;
+use crate::order::News;
 
 fn promise(circuit: Option<Circuit>, mirror: Option<Asked>) -> Promise {
     let (network, spec) = ("n".to_owned(), "tap".to_owned());
@@ -187,4 +189,45 @@ fn clients_that_rely_on_fences_are_not_taken_over_by_who_has_none() {
     // The next one is told the same.
     let passed: Vec<bool> = new.sessions().map(|(_, session)| session.fences).collect();
     assert_eq!(passed, [true]);
+}
+
+/// What it is told of its port, and how long the take-over took in seconds, where the old one has this to do with that, and hears this of it.
+fn told_of_a_port(port: PortMove, news: Option<News>) -> (String, f64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config { socket: folder.path().join("nic.sock"), ..Config::default() };
+    let config = config.checked().expect("a sound configuration");
+    let mut old = started(&config);
+    let (own, operator) = Channel::pair().expect("two ends");
+    let process = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("a descriptor");
+    let peer = Peer { process: 1, user: old.own_user, group: 1 };
+    let step = Step::Asking(Unsaid { is_early: true, port: Some(port), ..Unsaid::default() });
+    // No other has this number.
+    let asks = Connection { channel: own, peer, process, step, deadline: Time::NEVER };
+    old.connections.insert(ASKS, asks);
+    // Without its bell: it is heard by who waits for it.
+    news.into_iter().for_each(|news| old.reports.news.send(news).expect("it listens"));
+    let old = std::thread::spawn(move || old.run());
+    let begun = clock::now();
+    let (new, stop) = adopted(&config);
+    let took = clock::now().since(begun).seconds();
+    let new = std::thread::spawn(move || new.run());
+    let Message::Answer(told) = hear(&operator) else { panic!("it is answered") };
+    assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
+    stop.raise();
+    assert!(matches!(new.join(), Ok(Ok(()))));
+    (told, took)
+}
+
+/// The number of a connection.
+const ASKS: u64 = 1 << 40;
+
+#[test]
+fn a_port_that_is_being_closed_is_waited_for_and_not_for_long() {
+    let again = r#"{"error":"another NIC has taken over: ask again"}"#;
+    let (told, took) = told_of_a_port(PortMove::Closing, Some(News::PortClosed { connection: ASKS }));
+    assert!((told.as_str(), took < 1.0) == (r#"{"done":true}"#, true), "{told} after {took} s");
+    let (told, took) = told_of_a_port(PortMove::Closing, None);
+    assert!(told == again && (1.0..4.0).contains(&took), "{told} after {took} s");
+    let (told, took) = told_of_a_port(PortMove::Opening, None);
+    assert!(told == again && took < 1.0, "{told} after {took} s");
 }
