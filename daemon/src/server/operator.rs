@@ -12,7 +12,7 @@
 //! | `{"ask": "pin", "client": 7, "queue": 2, "match": "protocol=tcp,destination-port=80"}` | `{"done": true}`; without a queue the flow is spread |
 //! | `{"ask": "mirror", "network": "lab", "end": "client:7", "file": "/tmp/a.pcapng", "most_bytes": 1000000}` | `{"done": true}`; without a file the mirror ends |
 //! | `{"ask": "unpin", "client": 7}` | `{"done": true}`: none of its flows are pinned any more |
-//! | `{"ask": "adopt", "ports": true}` | everything, to a daemon that takes over; see `adopt` |
+//! | `{"ask": "adopt", "version": NUMBER}` | everything, to a daemon that takes over; see `adopt` |
 //!
 //! What is done, every thread of the network has heard of: what comes behind the answer meets nothing of before.
 
