@@ -254,6 +254,44 @@ fn a_tag_is_put_in_and_taken_out() {
     }
 }
 
+/// Without a checksum to be summed, those that are longer than others only by their tag came through.
+#[test]
+fn the_longest_frame_gets_its_tag_and_its_checksum() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut begun = attach(&mut switch, 2, ALL);
+    let mut strips = attach(&mut switch, 3, Offloads { strip: true, ..PLAIN });
+    for bytes in 9596..=9600 {
+        for to in [2, 3, 200] {
+            let frame = tcp(1, to, bytes - 54);
+            // Alone, and as a piece of what is cut.
+            sender.ask(&frame, REQUEST.with_vlan(7));
+            sender.ask(&tcp(1, to, 2 * (bytes - 54)), REQUEST.with_large(bytes as u16 - 54).with_vlan(7));
+            settle(&mut switch);
+            let (got, told) = match to {
+                2 => begun.hear().remove(0),
+                3 => strips.hear().remove(0),
+                _ => (outside.take().remove(0), Metadata::NONE),
+            };
+            let finished = finished(frame);
+            match to {
+                2 => assert_eq!((got.len(), told.vlan(), told.begun()), (bytes, Some(7), BEGUN.begun())),
+                3 => assert_eq!((got == finished, told.vlan()), (true, Some(7)), "{bytes}"),
+                _ => assert!(got == [&finished[..12], &[0x81, 0, 0, 7], &finished[12..]].concat(), "{bytes}"),
+            }
+            for client in [&mut begun, &mut strips] {
+                client.hear();
+            }
+        }
+    }
+    assert_eq!(dropped(&switch, 1), 0);
+    // A tag is no room for four bytes more.
+    sender.ask(&tcp(1, 3, 30_000), REQUEST.with_large(9601 - 54).with_vlan(7));
+    settle(&mut switch);
+    assert_eq!((strips.hear().len(), dropped(&switch, 1)), (0, 1));
+}
+
 #[test]
 fn what_a_packet_is_not_is_dropped_and_counted() {
     let mut switch = Switch::<KeptCore>::new(SwitchOptions::default(), Vec::new());

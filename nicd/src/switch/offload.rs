@@ -80,8 +80,9 @@ impl Work {
         }
     }
 
-    /// What is left to do for a packet, if it is as the sender says: its outermost TCP or UDP packet is meant.
-    pub(super) fn of(packet: &[u8], start: usize, offset: usize, size: Option<u16>) -> Option<Work> {
+    /// What is left to do for a packet, if it is as the sender says: its outermost TCP or UDP packet is meant, and neither it nor what it is
+    /// to be cut into is longer than `most`.
+    pub(super) fn of(packet: &[u8], start: usize, offset: usize, size: Option<u16>, most: usize) -> Option<Work> {
         let headers = Headers::of(packet)?;
         if headers.transport != start || headers.checksum_at() != Some(start + offset) {
             return None;
@@ -93,7 +94,7 @@ impl Work {
         };
         // One that would be one frame is one already.
         let cut = cut.filter(|cut| cut.longest() < headers.end);
-        if cut.is_some_and(|cut| cut.longest() > MAX_FRAME) || cut.is_none() && packet.len() > MAX_FRAME {
+        if cut.is_some_and(|cut| cut.longest() > most) || cut.is_none() && packet.len() > most {
             return None;
         }
         Some(Work { headers, begun, cut, size: size.unwrap_or(0) })
@@ -154,7 +155,9 @@ impl<C: Core> Switch<C> {
         let Some(Begun { start, offset }) = request.begun() else {
             return (length <= MAX_FRAME + TAG_BYTES).then_some((length, None));
         };
-        let work = Work::of(packet, usize::from(start) + moved, usize::from(offset), request.large())?;
+        let start = usize::from(start) + moved;
+        // A frame is as long as any other without the tag that was put in.
+        let work = Work::of(packet, start, offset.into(), request.large(), MAX_FRAME + moved)?;
         work.is_coarse(LEAST_PIECE).then_some((length, Some(work)))
     }
 
@@ -206,7 +209,7 @@ impl<C: Core> Switch<C> {
             }
             Some(mut cut) => {
                 std::mem::swap(&mut self.frame, &mut self.packet);
-                while let Some(piece) = cut.next(&self.packet[..length], &mut self.frame[..MAX_FRAME]) {
+                while let Some(piece) = cut.next(&self.packet[..length], &mut self.frame[..MAX_FRAME + TAG_BYTES]) {
                     self.frame[piece..piece.max(MIN_FRAME)].fill(0);
                     let header = Header::of_frame(&self.frame[..piece.max(MIN_FRAME)]);
                     self.send_on(now, &finished, &header, piece.max(MIN_FRAME));
@@ -230,7 +233,7 @@ impl<C: Core> Switch<C> {
         let work = match metadata.checksum {
             Checksum::Partial { start, offset } => {
                 let size = metadata.segmentation.map(|segmentation| segmentation.size);
-                match Work::of(&self.frame[..length], start.into(), offset.into(), size) {
+                match Work::of(&self.frame[..length], start.into(), offset.into(), size, MAX_FRAME) {
                     Some(work) if work.is_coarse(LEAST_PIECE_OF_PORT) => Some(work),
                     Some(_) => return false,
                     // A checksum of what is not known here: it is completed as the port says.
