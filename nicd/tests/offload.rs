@@ -269,16 +269,25 @@ fn the_longest_frame_gets_its_tag_and_its_checksum() {
             sender.ask(&frame, REQUEST.with_vlan(7));
             sender.ask(&tcp(1, to, 2 * (bytes - 54)), REQUEST.with_large(bytes as u16 - 54).with_vlan(7));
             settle(&mut switch);
-            let (got, told) = match to {
-                2 => begun.hear().remove(0),
-                3 => strips.hear().remove(0),
-                _ => (outside.take().remove(0), Metadata::NONE),
+            let heard = match to {
+                2 => begun.hear(),
+                3 => strips.hear(),
+                _ => outside.take().into_iter().map(|frame| (frame, Metadata::NONE)).collect(),
             };
+            let [(got, told), pieces @ ..] = &heard[..] else { panic!("nothing of {bytes} bytes") };
             let finished = finished(frame);
+            // Two, of the same length, for who does not take them as one.
+            let lengths: Vec<usize> = pieces.iter().map(|(piece, _)| piece.len()).collect();
             match to {
-                2 => assert_eq!((got.len(), told.vlan(), told.begun()), (bytes, Some(7), BEGUN.begun())),
-                3 => assert_eq!((got == finished, told.vlan()), (true, Some(7)), "{bytes}"),
-                _ => assert!(got == [&finished[..12], &[0x81, 0, 0, 7], &finished[12..]].concat(), "{bytes}"),
+                2 => {
+                    assert_eq!((got.len(), told.vlan(), told.begun()), (bytes, Some(7), BEGUN.begun()));
+                    assert_eq!(lengths, [2 * bytes - 54]);
+                }
+                3 => assert_eq!((got == &finished, told.vlan(), lengths), (true, Some(7), vec![bytes; 2])),
+                _ => {
+                    assert!(*got == [&finished[..12], &[0x81, 0, 0, 7], &finished[12..]].concat(), "{bytes}");
+                    assert_eq!(lengths, [bytes + 4; 2]);
+                }
             }
             for client in [&mut begun, &mut strips] {
                 client.hear();
@@ -286,10 +295,11 @@ fn the_longest_frame_gets_its_tag_and_its_checksum() {
         }
     }
     assert_eq!(dropped(&switch, 1), 0);
-    // A tag is no room for four bytes more.
+    // A tag is no room for more, and without one there is none for it.
     sender.ask(&tcp(1, 3, 30_000), REQUEST.with_large(9601 - 54).with_vlan(7));
+    sender.ask(&tcp(1, 3, 30_000), REQUEST.with_large(9601 - 54));
     settle(&mut switch);
-    assert_eq!((strips.hear().len(), dropped(&switch, 1)), (0, 1));
+    assert_eq!((strips.hear().len(), dropped(&switch, 1)), (0, 2));
 }
 
 #[test]
