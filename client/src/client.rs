@@ -157,6 +157,7 @@ impl Client {
     /// # Errors
     ///
     /// Another client of the network has the address, or it is that of no single station; the daemon is older than this, or takes too long.
+    /// A daemon that takes too long may still give it: the client has it then as soon as the answer comes, and [`Client::mac`] says so.
     pub fn set_mac(&self, mac: [u8; 6]) -> Result<(), AttachError> {
         if mac[0] & 1 == 1 || mac == [0; 6] {
             return Err(AttachError::Address(mac));

@@ -86,6 +86,8 @@ pub struct Queue {
     generation: u64,
     /// Empty polls since the kernel was last asked.
     polls: u32,
+    /// In the regions before this one.
+    earlier: HostFaults,
     no_buffer: u64,
     segments: Segments,
     copied: u64,
@@ -116,6 +118,7 @@ impl Queue {
             index,
             generation,
             polls: 0,
+            earlier: HostFaults::default(),
             no_buffer: 0,
             segments: Segments::default(),
             copied: 0,
@@ -271,6 +274,8 @@ impl Queue {
             packets[..count].iter().for_each(|packet| self.host.buf_free(&[packet.address()]));
         }
         self.host.leave();
+        // Behind it: what was freed twice is found when it goes back to the pool.
+        self.earlier = self.earlier.plus(&self.host.faults());
         self.host = Host::new(region.core.clone(), &region.map, self.index);
         if self.leaves_payloads {
             self.host.leave_payloads();
@@ -444,9 +449,10 @@ impl Queue {
         (self, other)
     }
 
-    /// What the daemon did that it should not have.
+    /// What the daemon did that it should not have, in every region since the queue was made.
     pub fn faults(&self) -> QueueFaults {
-        QueueFaults { host: self.host.faults(), no_buffer: self.no_buffer, cut: self.segments.cut, copied: self.copied }
+        let host = self.earlier.plus(&self.host.faults());
+        QueueFaults { host, no_buffer: self.no_buffer, cut: self.segments.cut, copied: self.copied }
     }
 
     /// The client that it belongs to.

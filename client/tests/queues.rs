@@ -8,8 +8,9 @@ use crate::support::{Nic, SMALL, attached, come_back, give, welcome};
 use conic_client::{Buffer, Client, Link, Metadata, Options, Queue, SharedMemory, Woken};
 use conic_control::{Extensions, VERSION, Wait};
 use conic_fabric::{Address, Time};
+use conic_interface::burst::HostQueue;
 use conic_interface::ccnic::notify::PACKETS;
-use conic_interface::ccnic::{Descriptor, Flags};
+use conic_interface::ccnic::{Descriptor, Flags, HostFaults, QueueFaults};
 use conic_native::channel::{Channel, Listener};
 use conic_native::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -422,6 +423,32 @@ fn what_a_daemon_that_died_had_read_and_given_back_is_still_the_programs_behind_
         assert_eq!(free_or_lost(&memory, &mut before), ALL, "{sent} sent");
         world.check_whole();
     }
+}
+
+/// They began anew with each region, and whoever reads them as counters saw them go back.
+#[test]
+fn faults_are_counted_over_every_reconnection() {
+    let mut world = World::new();
+    for rounds in 1..=3 {
+        let mut at = [Address(0)];
+        assert_eq!(world.queue.buf_alloc(60, &mut at), 1);
+        // Twice the same, which is found when both have come back to the pool, and what is none.
+        world.queue.buf_free(&[at[0], at[0], Address(0)]);
+        world.come_back();
+        assert!(world.queue.renew());
+        let HostFaults { freed_twice, not_a_buffer, .. } = world.queue.faults().host;
+        assert_eq!((freed_twice, not_a_buffer), (rounds, rounds));
+    }
+    let fault = QueueFaults { credit: 1, doorbell: 2, inline: 3 };
+    let other = QueueFaults { credit: 10, doorbell: 20, inline: 30 };
+    let sum = HostFaults { transmit: fault, receive: other, not_a_buffer: 4, freed_twice: 5 }.plus(&HostFaults {
+        transmit: other,
+        receive: QueueFaults::default(),
+        not_a_buffer: 40,
+        freed_twice: 50,
+    });
+    let both = QueueFaults { credit: 11, doorbell: 22, inline: 33 };
+    assert_eq!(sum, HostFaults { transmit: both, receive: other, not_a_buffer: 44, freed_twice: 55 });
 }
 
 #[test]

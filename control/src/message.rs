@@ -70,7 +70,7 @@ pub type Network = Name;
 pub enum Wait {
     /// It never sleeps, so nobody need wake it.
     Spin,
-    /// It may sleep: who gives it work looks at the notify flag.
+    /// It may sleep: who gives it work looks at the notify flag. A daemon that another may take over from says this whether it sleeps or not.
     Notify,
 }
 

@@ -74,6 +74,15 @@ pub(crate) struct Unsaid {
     pub at: usize,
     /// It is not true yet: a network's threads have not all heard of what was changed.
     pub is_early: bool,
+    /// What is done to a port for the operator, who has no answer before that is over.
+    pub port: Option<PortMove>,
+}
+
+/// What takes as long as a device, or a pipe's other end, likes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PortMove {
+    Opening,
+    Closing,
 }
 
 /// What a client has.
@@ -89,6 +98,8 @@ pub(crate) struct Session {
     pub geometry: Geometry,
     /// What it keeps of each buffer for itself.
     pub headroom: Headroom,
+    /// It was told that heavy fences reach it, and may do without its own.
+    pub fences: bool,
     pub kick: Arc<OwnedFd>,
     /// This side's end of each queue's bell.
     pub bells: Arc<Vec<OwnedFd>>,
@@ -114,7 +125,12 @@ impl Connection {
         self.waits_for_threads() && !matches!(self.step, Step::Entering(_))
     }
 
-    /// Whether it waits for its network's threads, and not for the other side.
+    /// What is done to a port for it, if it is an operator.
+    pub(crate) fn port_move(&self) -> Option<PortMove> {
+        if let Step::Asking(unsaid) = &self.step { unsaid.port } else { None }
+    }
+
+    /// Whether it waits for its network's threads, or for a port, and not for the other side.
     pub(crate) fn waits_for_threads(&self) -> bool {
         match &self.step {
             Step::Entering(_) => true,

@@ -408,6 +408,62 @@ fn a_packet_that_a_clients_buffers_do_not_hold_comes_cut() {
     assert!(got.iter().flat_map(|(frame, _)| &frame[54..]).eq(&large[54..]));
 }
 
+/// Those that are no longer than a frame may be were lost.
+#[test]
+fn a_packet_that_no_single_buffer_of_a_client_holds_comes_in_several() {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let mut receiver = without_jumbo(&mut switch, UNFINISHED);
+    let mut strips = attach(&mut switch, 2, 1, Offloads { strip: true, ..UNFINISHED });
+    let mut sender = attach(&mut switch, 9, 1, UNFINISHED);
+    // With a tag, and to everybody, it has four bytes more.
+    for bytes in [4092, 4093, 4096, 4097, 5000, 9600, 9601, 9604, 9605] {
+        let mut large = Stream::new(5).frame(0x10, bytes - 54);
+        for (to, tag) in [([0xff; 6], Some(7)), (mac(1), None)] {
+            large[..6].copy_from_slice(&to);
+            assert!(sender.send_large(&large, 1024, tag));
+            switch.step(Time::ZERO);
+            let is_for_all = tag.is_some();
+            let got = hear(&mut receiver, 0);
+            let [(packet, told)] = &got[..] else { panic!("{} packets of {bytes} bytes", got.len()) };
+            let at = if is_for_all { 4 } else { 0 };
+            assert_eq!((packet.len(), told.large()), (bytes + at, Some(1024)));
+            assert!(packet[54 + at..] == large[54..] && packet[..12] == large[..12], "{bytes} bytes");
+            let got = hear(&mut strips, 0);
+            assert_eq!(got.len(), usize::from(is_for_all));
+            for (packet, told) in got {
+                assert_eq!((packet.len(), told.vlan(), told.large()), (bytes, tag, Some(1024)));
+                assert!(packet[54..] == large[54..] && packet[..14] == large[..14], "{bytes} bytes");
+            }
+        }
+    }
+    assert_eq!(counters(&switch, 1).dropped_no_buffer, 0);
+}
+
+/// The tag that is taken out for one is there for the others, for whom the packet is cut, too.
+#[test]
+fn a_large_packet_to_everybody_is_whole_behind_who_has_its_tag_taken_out() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let strips = Offloads { strip: true, ..UNFINISHED };
+    let mut receivers = [strips, strips, UNFINISHED];
+    let mut sender = attach(&mut switch, 9, 1, UNFINISHED);
+    let mut clients: Vec<Client> =
+        receivers.iter_mut().zip(1..).map(|(offloads, number)| attach(&mut switch, number, 1, *offloads)).collect();
+    let mut large = Stream::new(5).frame(0x10, 20_000);
+    large[..6].fill(0xff);
+    assert!(sender.send_large(&large, 1000, Some(7)));
+    switch.step(Time::ZERO);
+    for (client, at) in clients.iter_mut().zip([0, 0, 4]) {
+        let [(packet, told)] = &hear(client, 0)[..] else { panic!("one packet") };
+        assert_eq!((packet.len(), told.vlan()), (large.len() + at, (at == 0).then_some(7)));
+        assert!(packet[54 + at..] == large[54..] && packet[..12] == large[..12]);
+    }
+    let frames = outside.take();
+    assert_eq!(frames.len(), 20);
+    assert!(frames.iter().all(|frame| frame[12..16] == [0x81, 0, 0, 7]));
+    assert!(frames.iter().flat_map(|frame| &frame[58..]).eq(&large[54..]));
+}
+
 #[test]
 fn frames_that_find_no_buffer_are_counted_each() {
     let outside = Outside::default();

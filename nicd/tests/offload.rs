@@ -254,6 +254,54 @@ fn a_tag_is_put_in_and_taken_out() {
     }
 }
 
+/// Without a checksum to be summed, those that are longer than others only by their tag came through.
+#[test]
+fn the_longest_frame_gets_its_tag_and_its_checksum() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut begun = attach(&mut switch, 2, ALL);
+    let mut strips = attach(&mut switch, 3, Offloads { strip: true, ..PLAIN });
+    for bytes in 9596..=9600 {
+        for to in [2, 3, 200] {
+            let frame = tcp(1, to, bytes - 54);
+            // Alone, and as a piece of what is cut.
+            sender.ask(&frame, REQUEST.with_vlan(7));
+            sender.ask(&tcp(1, to, 2 * (bytes - 54)), REQUEST.with_large(bytes as u16 - 54).with_vlan(7));
+            settle(&mut switch);
+            let heard = match to {
+                2 => begun.hear(),
+                3 => strips.hear(),
+                _ => outside.take().into_iter().map(|frame| (frame, Metadata::NONE)).collect(),
+            };
+            let [(got, told), pieces @ ..] = &heard[..] else { panic!("nothing of {bytes} bytes") };
+            let finished = finished(frame);
+            // Two, of the same length, for who does not take them as one.
+            let lengths: Vec<usize> = pieces.iter().map(|(piece, _)| piece.len()).collect();
+            match to {
+                2 => {
+                    assert_eq!((got.len(), told.vlan(), told.begun()), (bytes, Some(7), BEGUN.begun()));
+                    assert_eq!(lengths, [2 * bytes - 54]);
+                }
+                3 => assert_eq!((got == &finished, told.vlan(), lengths), (true, Some(7), vec![bytes; 2])),
+                _ => {
+                    assert!(*got == [&finished[..12], &[0x81, 0, 0, 7], &finished[12..]].concat(), "{bytes}");
+                    assert_eq!(lengths, [bytes + 4; 2]);
+                }
+            }
+            for client in [&mut begun, &mut strips] {
+                client.hear();
+            }
+        }
+    }
+    assert_eq!(dropped(&switch, 1), 0);
+    // A tag is no room for more, and without one there is none for it.
+    sender.ask(&tcp(1, 3, 30_000), REQUEST.with_large(9601 - 54).with_vlan(7));
+    sender.ask(&tcp(1, 3, 30_000), REQUEST.with_large(9601 - 54));
+    settle(&mut switch);
+    assert_eq!((strips.hear().len(), dropped(&switch, 1)), (0, 2));
+}
+
 #[test]
 fn what_a_packet_is_not_is_dropped_and_counted() {
     let mut switch = Switch::<KeptCore>::new(SwitchOptions::default(), Vec::new());
@@ -386,6 +434,31 @@ fn work_crosses_to_and_from_a_port_that_takes_it() {
     assert_eq!((got[0].0.len(), got[0].1.large()), (30_054, Some(1448)));
     assert!(got.len() == 2 && got[1].1.has(Metadata::TRANSPORT_GOOD), "the kernel knows");
     assert_eq!(switch.ports().next().expect("it").switch.dropped_offload, 4);
+}
+
+/// Who sits behind a port, such as a guest of vhost-user, would stop its network's thread: a header is built for each byte.
+#[test]
+fn what_a_port_wants_cut_into_crumbs_is_dropped_and_counted() {
+    let coming = Arc::new(Mutex::new(VecDeque::new()));
+    let queue = Box::new(Unfinished(Arc::clone(&coming), Arc::default(), Counters::default()));
+    let mut switch =
+        Switch::new(SwitchOptions::default(), vec![SwitchPort { queues: vec![queue], vlan: None, circuit: None }]);
+    let mut plain = attach(&mut switch, 1, PLAIN);
+    let mut whole = attach(&mut switch, 2, ALL);
+    let checksum = Checksum::Partial { start: 34, offset: 16 };
+    let mut give = |to, payload, size| {
+        let segmentation = Some(virtio::Segmentation { size, protocol: 6 });
+        let packet = (tcp(200, to, payload), virtio::Metadata { checksum, segmentation });
+        coming.lock().expect("nobody panicked").push_back(packet);
+        switch.step(Time::ZERO);
+        let dropped = switch.ports().next().expect("it").switch.dropped_offload;
+        (plain.hear().len(), whole.hear().len(), dropped)
+    };
+    assert_eq!(give(1, 3100, 1), (0, 0, 1));
+    assert_eq!(give(2, 60_000, 1), (0, 0, 2), "nor does it pass whole: the next would have to cut it");
+    assert_eq!(give(1, 3100, 31), (0, 0, 3));
+    assert_eq!(give(1, 3100, 32), (97, 0, 3), "a guest whose peer takes next to nothing at once is served");
+    assert_eq!(give(1, 1, 1), (1, 0, 3), "what is one frame already is not cut");
 }
 
 #[test]

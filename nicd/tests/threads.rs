@@ -63,6 +63,28 @@ fn a_station_behind_a_port_of_one_thread_is_known_to_all() {
     assert_eq!(gone(&outside), [vec![], vec![], vec![sent]]);
 }
 
+/// A virtual bridge or a router is one: it may send from addresses that are not its own.
+#[test]
+fn stations_behind_a_client_that_leaves_are_asked_for_again() {
+    let outside: [Outside; 1] = Default::default();
+    let mut threads = bridge(2, &outside.each_ref());
+    let mut clients = threads.attach_all(4, 1, |number| Rules { own_address_only: number != 2, ..plain(number) });
+    // Beside its own.
+    assert!(clients[1].send(0, &frame(mac(200), mac(1), 1, 1, 100), 1));
+    threads.settle(Time::ZERO);
+    let sent = frame(mac(1), mac(200), 1, 2, 100);
+    // Who leaves beside it, and has nobody behind it, changes nothing.
+    assert!(threads.detach(4).is_some());
+    assert!(clients[0].send(0, &sent, 1));
+    threads.settle(Time::ZERO);
+    assert_eq!((clients[1].receive(), outside[0].take().len()), (vec![sent.clone()], 0));
+    assert!(threads.detach(2).is_some());
+    // It is behind the port now, and has said nothing yet.
+    assert!(clients[0].send(0, &sent, 1));
+    threads.settle(Time::ZERO);
+    assert_eq!(outside[0].take(), [sent]);
+}
+
 #[test]
 fn who_was_forgotten_is_asked_for_once() {
     let outside: [Outside; 2] = Default::default();

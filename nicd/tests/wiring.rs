@@ -188,6 +188,26 @@ fn a_pinned_flow_does_not_leave_its_vlan() {
     assert!(stranger.send(0, &frame(mac(2), mac(9), 5, 1, 100), 1));
     switch.step(Time::ZERO);
     assert_eq!(pinned.receive().len(), 0);
+    // In the others it goes where it is addressed to, as if nobody had pinned it.
+    stranger.receive();
+    let to_stranger = frame(mac(3), mac(2), 5, 2, 100);
+    assert!(trunk.send(0, &[&to_stranger[..12], &[0x81, 0, 0, 7], &to_stranger[12..]].concat(), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((stranger.receive(), pinned.receive().len()), (vec![to_stranger], 0));
+    // A pin that names another VLAN is none, and one that names its own is.
+    for (vlan, arrives) in [(7, 0), (8, 1)] {
+        assert!(switch.unpin(1) && switch.pin(1, pin(&format!("source-port=5,vlan={vlan}"), None)));
+        for (number, to) in [(7, 2), (8, 9)] {
+            let sent = frame(mac(3), mac(to), 5, 2, 100);
+            assert!(trunk.send(0, &[&sent[..12], &[0x81, 0, 0, number], &sent[12..]].concat(), 1));
+        }
+        outside.take();
+        switch.step(Time::ZERO);
+        let floods = outside.take().len();
+        assert_eq!((stranger.receive().len(), floods), (1, 1 - arrives), "its pin names VLAN {vlan}");
+        // Nobody knows station 9: without a pin it is asked for everywhere in its VLAN.
+        assert_eq!(pinned.receive().len(), 1);
+    }
 }
 
 #[test]

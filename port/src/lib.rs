@@ -40,7 +40,7 @@ pub use memif::{Memif, MemifOptions};
 pub use netdevice::{set_checksum_offload, set_receive_offload};
 pub use packet::{PacketError, PacketOptions, PacketProblem, PacketSocket};
 pub use peer::{Role, SocketError, SocketProblem};
-pub use port::{MAX_FRAME, MIN_FRAME, Port, Receive, Transmit};
+pub use port::{LEVELS, MAX_FRAME, MIN_FRAME, Port, Receive, Transmit};
 pub use spec::{Kind, PortSpec, SYNTAX, SpecError, folder_of};
 pub use tap::{Ipv4Address, Tap, TapError, TapOptions, TapProblem};
 pub use vhost::{VhostOptions, VhostUser, VirtioUser};

@@ -13,6 +13,9 @@ pub const MIN_FRAME: usize = 60;
 /// The longest frame, in bytes without the frame check sequence: a jumbo frame.
 pub const MAX_FRAME: usize = 9600;
 
+/// Which of [`Port::details`] are no counts: what there is at the moment, and 1 for what is so.
+pub const LEVELS: [&str; 4] = ["frames_free", "frames_receiving", "interrupts_may_wait", "zero_copy"];
+
 /// What one call of [`Port::receive`] gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receive {
@@ -110,7 +113,7 @@ pub trait Port: Send {
     /// What has passed through this port, and what has not, by reason.
     fn counters(&self) -> &Counters;
 
-    /// What only this kind of port counts, by name, since it was made. Not for the inner loop: it allocates.
+    /// What only this kind of port counts, by name, since it was made, and its [`LEVELS`]. Not for the inner loop: it allocates.
     fn details(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

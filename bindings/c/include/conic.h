@@ -297,7 +297,8 @@ int conic_get_info(const struct conic_client *client,
 // the client's patience; while the daemon is gone, it is asked when it is back. Any thread.
 //
 // Returns 0, `CONIC_ERROR_ARGUMENT` if one is NULL, `CONIC_ERROR_REFUSED` if another client of the network has the address or it is that
-// of no single station, or `CONIC_ERROR_TIMEOUT` or `CONIC_ERROR_PEER`; the client has its old one then.
+// of no single station, or `CONIC_ERROR_PEER`; the client has its old one then. `CONIC_ERROR_TIMEOUT` if the daemon did not answer in time:
+// it may still give the address, which the client has as soon as that answer comes; `conic_get_info` says which it has.
 int conic_set_mac(const struct conic_client *client,
                   const uint8_t *mac);
 

@@ -167,7 +167,8 @@ pub unsafe extern "C" fn conic_get_info(client: *const Client, info: *mut Info, 
 /// the client's patience; while the daemon is gone, it is asked when it is back. Any thread.
 ///
 /// Returns 0, `CONIC_ERROR_ARGUMENT` if one is NULL, `CONIC_ERROR_REFUSED` if another client of the network has the address or it is that
-/// of no single station, or `CONIC_ERROR_TIMEOUT` or `CONIC_ERROR_PEER`; the client has its old one then.
+/// of no single station, or `CONIC_ERROR_PEER`; the client has its old one then. `CONIC_ERROR_TIMEOUT` if the daemon did not answer in time:
+/// it may still give the address, which the client has as soon as that answer comes; `conic_get_info` says which it has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn conic_set_mac(client: *const Client, mac: *const u8) -> c_int {
     // SAFETY: as the caller says, also below.

@@ -2,7 +2,7 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 10}` |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 11}` |
 //! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, and the regions of detached clients that these may use still | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
@@ -35,11 +35,12 @@ use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::listening::set_mode;
 use super::mirror::Asked;
 use super::network::Network;
 use super::operator::split_piece;
 use super::{Daemon, DaemonError, system};
-use crate::connection::{Connection, Session, Step};
+use crate::connection::{Connection, PortMove, Session, Step};
 use crate::event::Event;
 use crate::order::{Left, Order};
 use guests::hear_guest;
@@ -50,6 +51,9 @@ use ports::{Expected, Given, give};
 /// How long either side waits for the other at a step.
 const PATIENCE: Time = Time::from_nanoseconds(10_000_000_000);
 
+/// How long the old one waits for a port that is being closed: the new one may be about to open the same.
+const CLOSING: Time = Time::from_nanoseconds(1_000_000_000);
+
 /// How long it looks away between two looks.
 const NAP: Duration = Duration::from_millis(1);
 
@@ -57,7 +61,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 10;
+pub(super) const TAKING_OVER: u32 = 11;
 
 /// What is said first; with it come the socket at which clients attach and, where there is one, that of the metrics.
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,6 +87,8 @@ struct Heir {
     buffers: [u64; 3],
     object_bytes: u64,
     headroom: [u64; 2],
+    /// It was told that heavy fences reach it. That it kicks whoever rests goes with the number.
+    fences: bool,
     process: i32,
     user: u32,
     group: u32,
@@ -294,13 +300,18 @@ impl Daemon {
     }
 
     /// Waits for regions that are being made and for clients that are being entered, so that they are passed with the others, and for what
-    /// clients and operators are about to be told.
+    /// clients and operators are about to be told; not for a port that is being opened, which may take for ever.
     fn finish_what_is_begun(&mut self) {
-        let is_begun = |one: &Connection| matches!(one.step, Step::Making(_)) || one.waits_for_threads();
+        let begun = clock::now();
         // The new one is still there then.
-        let until = clock::now() + Time::from_nanoseconds(PATIENCE.nanoseconds() / 2);
-        while self.connections.values().any(is_begun) {
-            let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
+        let half = Time::from_nanoseconds(PATIENCE.nanoseconds() / 2);
+        let worth = |one: &Connection| match one.port_move() {
+            Some(PortMove::Opening) => None,
+            Some(PortMove::Closing) => Some(CLOSING),
+            None => (matches!(one.step, Step::Making(_)) || one.waits_for_threads()).then_some(half),
+        };
+        while let Some(most) = self.connections.values().filter_map(worth).max() {
+            let left = Duration::from_nanos((begun + most).since(clock::now()).nanoseconds());
             let Ok(news) = self.news.recv_timeout(left) else { return };
             self.act_on(news);
         }
@@ -328,6 +339,7 @@ impl Daemon {
                 buffers,
                 object_bytes,
                 headroom: [session.headroom.bytes, session.headroom.places],
+                fences: session.fences,
                 process: connection.peer.process,
                 user: connection.peer.user,
                 group: connection.peer.group,
@@ -355,6 +367,8 @@ impl Daemon {
         let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
         let kept = (0..kept).map(|_| hear_kept(&link)).collect::<Result<Vec<_>, _>>()?;
+        // Where that cannot be, the old one serves on.
+        set_mode(&self.config)?;
         link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
         let begun = clock::now();
         self.listener = Listener::of_descriptor(listener);
@@ -407,6 +421,12 @@ impl Daemon {
         let network = network.ok_or_else(|| {
             cannot(&format!("it has clients on a network \"{}\", and this one has none of that name", heir.network))
         })?;
+        if heir.fences && !self.fences {
+            // It would miss what the client sends at the moment at which a queue is put to rest.
+            return Err(cannot(
+                "its clients rely on fences by membarrier(2), which this one may not use; a sandbox may forbid it",
+            ));
+        }
         let Ok([region, channel, process, kick]) = <[OwnedFd; 4]>::try_from(descriptors) else {
             return Err(cannot("a client's descriptors are missing"));
         };
@@ -468,6 +488,7 @@ impl Daemon {
             memory,
             geometry: map.geometry,
             headroom: map.headroom,
+            fences: heir.fences,
             kick,
             bells,
             has_asked: false,

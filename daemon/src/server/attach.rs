@@ -9,7 +9,7 @@ use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::Channel;
 use conic_native::{Memory, about_to, clock};
-use conic_nicd::config::{EndConfig, WaitMode};
+use conic_nicd::config::EndConfig;
 use conic_nicd::switch::{Party, Rules};
 use conic_port::MAX_FRAME;
 use rustix::event::epoll;
@@ -143,7 +143,8 @@ impl Daemon {
             bytes: map.layout.bytes(),
             mac,
             longest_frame: MAX_FRAME as u32,
-            wait: if config.wait == WaitMode::Spin { Wait::Spin } else { Wait::Notify },
+            // Also where these threads never sleep: those of another daemon that takes over may.
+            wait: Wait::Notify,
             fences: self.fences,
             network: Name::new(&config.name).unwrap_or_default(),
             bells: theirs.len().min(MOST_BELLS) as u16,
@@ -167,9 +168,21 @@ impl Daemon {
         let deadline = clock::now() + self.step_timeout();
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let Taken { queues, bytes, .. } = taken;
-        let has_asked = false;
-        let session =
-            Session { session, name, network, queues, bytes, mac, memory, geometry, headroom, kick, bells, has_asked };
+        let session = Session {
+            session,
+            name,
+            network,
+            queues,
+            bytes,
+            mac,
+            memory,
+            geometry,
+            headroom,
+            fences: self.fences,
+            kick,
+            bells,
+            has_asked: false,
+        };
         connection.step = Step::Entering(Box::new(Entering { session, attached, theirs }));
         connection.deadline = deadline;
     }

@@ -112,10 +112,17 @@ pub(super) fn listen(config: &Config) -> Result<Listener, DaemonError> {
         io::ErrorKind::AddrInUse => cannot("another NIC listens there: name another with --socket".to_owned()),
         _ => cannot(format!("{error}; name another with --socket")),
     })?;
+    set_mode(config)?;
+    Ok(listener)
+}
+
+/// Lets those connect to the configuration's socket who may.
+pub(super) fn set_mode(config: &Config) -> Result<(), DaemonError> {
+    let cannot = |why: String| no_socket(&config.socket, why);
     let mode = config.mode_bits().map_err(|error| cannot(error.to_string()))?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-    std::fs::set_permissions(path, mode).map_err(|error| cannot(format!("its permissions cannot be set: {error}")))?;
-    Ok(listener)
+    std::fs::set_permissions(&config.socket, mode)
+        .map_err(|error| cannot(format!("its permissions cannot be set: {error}")))
 }
 
 /// Whether a socket is there at which nobody listens any more. The kernel refuses a connection to any other file in the same words.

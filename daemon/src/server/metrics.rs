@@ -10,6 +10,7 @@ use conic_control::REASONS;
 use conic_fabric::Time;
 use conic_native::clock;
 use conic_nicd::switch::MirrorCounters;
+use conic_port::LEVELS;
 
 use super::Daemon;
 use super::network::Network;
@@ -107,15 +108,26 @@ impl Daemon {
             }
         }
         let mut ports = Counted::new("port", "What passed through a port, and what did not");
+        let mut levels =
+            head("port_level", "gauge", "What a port has, or is, at the moment: 1 for what is so, for each queue.");
         for (network, report) in self.networks.iter().zip(&reports) {
             for port in &report.ports {
                 let label = format!("network=\"{}\",port=\"{}\"", network.config.name, port.number);
                 for (name, count) in port.own.iter().chain(&port.switch.named()) {
-                    ports.add(&label, name, *count);
+                    if LEVELS.contains(name) {
+                        let _ = writeln!(levels, "conic_port_level{{{label},what=\"{name}\"}} {count}");
+                    } else {
+                        ports.add(&label, name, *count);
+                    }
                 }
             }
         }
-        text + &clients.text() + &faults + &ports.text() + &self.looks_text(&reports) + &self.wiring_text(&reports)
+        text + &clients.text()
+            + &faults
+            + &ports.text()
+            + &levels
+            + &self.looks_text(&reports)
+            + &self.wiring_text(&reports)
     }
 
     /// How long queues wait between two looks at them, as histograms.
@@ -276,8 +288,38 @@ fn write_within(mut stream: &TcpStream, mut bytes: &[u8], most: Duration) -> std
 #[cfg(test)]
 mod tests {
     use conic_native::yield_core;
+    use conic_nicd::config::{Config, NetworkConfig, PortConfig};
 
     use super::*;
+    use crate::bell::Stop;
+
+    /// A counter that goes back is taken for one that began anew.
+    #[test]
+    fn what_a_port_has_at_the_moment_is_a_gauge_and_what_it_counts_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spec = format!("memif:{}", folder.path().join("memif.sock").display());
+        let networks = vec![NetworkConfig { ports: vec![PortConfig { spec, vlan: None }], ..NetworkConfig::default() }];
+        let config = Config { socket: folder.path().join("nic.sock"), networks, ..Config::default() };
+        let config = config.checked().expect("a sound configuration");
+        let stop = Stop::new().expect("a descriptor");
+        let text = Daemon::start(config, stop, Box::new(|_| {})).expect("it starts").metrics_text();
+        let published = |what: &str| {
+            let label = format!("what=\"{what}\"");
+            let of_it = text.lines().filter(|line| line.contains(&label) && line.starts_with("conic_port"));
+            of_it.filter_map(|line| line.split('{').next()).collect::<Vec<_>>()
+        };
+        assert_eq!(published("interrupts_may_wait"), ["conic_port_level"]);
+        assert_eq!(published("sessions_ended"), ["conic_port_total"]);
+        assert!(
+            text.contains(
+                "# TYPE conic_port_level gauge
+"
+            ) && text.contains(
+                "# TYPE conic_port_total counter
+"
+            )
+        );
+    }
 
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -12,7 +12,7 @@
 //! | `{"ask": "pin", "client": 7, "queue": 2, "match": "protocol=tcp,destination-port=80"}` | `{"done": true}`; without a queue the flow is spread |
 //! | `{"ask": "mirror", "network": "lab", "end": "client:7", "file": "/tmp/a.pcapng", "most_bytes": 1000000}` | `{"done": true}`; without a file the mirror ends |
 //! | `{"ask": "unpin", "client": 7}` | `{"done": true}`: none of its flows are pinned any more |
-//! | `{"ask": "adopt", "ports": true}` | everything, to a daemon that takes over; see `adopt` |
+//! | `{"ask": "adopt", "version": NUMBER}` | everything, to a daemon that takes over; see `adopt` |
 //!
 //! What is done, every thread of the network has heard of: what comes behind the answer meets nothing of before.
 
@@ -187,7 +187,7 @@ impl Daemon {
     pub(super) fn answer_when_heard(&mut self, number: u64, answer: Value, network: usize) {
         let late = clock::now() + self.step_timeout();
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        connection.step = Step::Asking(Unsaid { text: answer.to_string(), at: 0, is_early: true });
+        connection.step = Step::Asking(Unsaid { text: answer.to_string(), is_early: true, ..Unsaid::default() });
         connection.deadline = late;
         self.hear_only_the_end_of(number);
         self.networks[network].confirm(Answer::new(News::Heard { connection: number }, &self.reports));

@@ -20,7 +20,7 @@ use serde_json::json;
 use super::Daemon;
 use super::network::open;
 use super::region::{aside, unless_it_panics};
-use crate::connection::{Step, Unsaid};
+use crate::connection::{PortMove, Step, Unsaid};
 use crate::event::Event;
 use crate::order::News;
 
@@ -53,7 +53,7 @@ impl Daemon {
             own.tell(News::PortOpened(Box::new(Opened { connection: number, network, config, queues })));
         });
         begun.ok_or("there is no thread to open it: try again")?;
-        self.wait_for_port(number);
+        self.wait_for_port(number, PortMove::Opening);
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Daemon {
             own.tell(News::PortClosed { connection: number });
         });
         begun.ok_or("there is no thread to close it: try again")?;
-        self.wait_for_port(number);
+        self.wait_for_port(number, PortMove::Closing);
         if let Some(PortConfig { spec, .. }) = self.networks[network].detach_port(port, &queues) {
             let network = self.networks[network].config.name.clone();
             self.journal.say(&Event::PortDetached { network, port, spec });
@@ -128,9 +128,9 @@ impl Daemon {
     }
 
     /// Hears an operator no more until a port is open or closed: that takes as long as it takes.
-    fn wait_for_port(&mut self, number: u64) {
+    fn wait_for_port(&mut self, number: u64, port: PortMove) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        connection.step = Step::Asking(Unsaid { is_early: true, ..Unsaid::default() });
+        connection.step = Step::Asking(Unsaid { is_early: true, port: Some(port), ..Unsaid::default() });
         connection.deadline = Time::NEVER;
         self.hear_only_the_end_of(number);
     }

@@ -1,7 +1,9 @@
 //! A daemon takes over from another, and its clients notice nothing.
 
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +15,9 @@ use conic_control::Message;
 use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::channel::Channel;
-use conic_nicd::config::{Config, ConnectConfig, NetworkConfig, NetworkMode, PinConfig};
+use conic_native::clock;
+use conic_nicd::config::{Config, ConnectConfig, NetworkConfig, NetworkMode, PinConfig, WaitMode};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 fn config(socket: &Path, mode: NetworkMode) -> Config {
     let networks = vec![NetworkConfig { mode, ..NetworkConfig::default() }];
@@ -82,6 +86,36 @@ fn no_client_is_lost_and_no_frame_however_often_it_happens() {
     served.end();
 }
 
+/// A client does not hear that another daemon has taken over, and so not how that one's threads wait.
+#[test]
+fn a_client_of_a_network_that_spins_wakes_the_next_ones_threads_that_sleep() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut config = config(&socket, NetworkMode::Loopback);
+    config.networks[0].wait = WaitMode::Spin;
+    let mut served = Served::start(config);
+    let (client, queues) = attach(&socket, 1);
+    let mut one = Loop { queue: queues.into_iter().next().expect("a queue"), sent: 0, received: 0 };
+    for (round, wait) in [(1, WaitMode::Interrupt), (2, WaitMode::Adaptive)] {
+        served = served.with(|config| config.networks[0].wait = wait).taken_over(round, &[&client], || ());
+        // Each begins behind a rest.
+        for target in 1..=10 {
+            let begun = clock::now();
+            wait_until("its thread sleeps", || clock::now().since(begun).nanoseconds() > 5_000_000);
+            wait_until("the frame comes", || {
+                if one.sent < u64::from(round - 1) * 10 + target {
+                    one.step();
+                }
+                let mut incoming = Vec::new();
+                one.queue.receive(&mut incoming, 1);
+                one.received += incoming.len() as u64;
+                one.received == u64::from(round - 1) * 10 + target
+            });
+        }
+    }
+    served.end();
+}
+
 #[test]
 fn a_take_over_that_fails_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -143,7 +177,7 @@ fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     hear(&client);
     let (holds_it_up, heir) = (greeted(&socket), greeted(&socket));
     // The number that stands in `daemon/src/server/adopt.rs`.
-    let adopt = Message::Query(r#"{"ask":"adopt","version":10}"#.to_owned());
+    let adopt = Message::Query(r#"{"ask":"adopt","version":11}"#.to_owned());
     say(&holds_it_up, &adopt);
     // While it waits for that one's word it hears nobody: the two that follow are heard at one moment.
     hear(&holds_it_up);
@@ -191,6 +225,47 @@ fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
     assert!(operator.receive().is_ok_and(|said| said.is_none()));
     say(&operator, &asks);
     assert!(answer_to(&operator).contains("\"session\":"));
+    served.end();
+}
+
+/// What its port does is the old one's, and nobody knows how long that takes.
+#[test]
+fn an_operator_whose_port_is_being_opened_is_told_that_another_has_taken_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    // As long as the pipe's other end likes.
+    let pipe = folder.path().join("pipe.pcap");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+    let served = Served::start(config(&socket, NetworkMode::Bridge));
+    let operator = greeted(&socket);
+    let question = format!(r#"{{"ask":"attach_port","port":"capture:replay={}"}}"#, pipe.display());
+    say(&operator, &Message::Query(question));
+    // Who is heard behind it has its answer.
+    let other = Operator::connect(&socket, Duration::from_secs(5)).expect("it listens");
+    other.ask(r#"{"ask":"list"}"#).expect("it answers");
+    let begun = clock::now();
+    let served = served.taken_over(1, &[], || ());
+    let took = clock::now().since(begun).seconds();
+    assert_eq!(answer_to(&operator), r#"{"error":"another NIC has taken over: ask again"}"#);
+    assert!(took < 3.0, "clients and operators waited for {took} s");
+    // It asks again, and is answered.
+    say(&operator, &Message::Query(r#"{"ask":"list"}"#.to_owned()));
+    assert!(answer_to(&operator).contains("\"clients\":[]"));
+    // What was opened for nobody is closed.
+    drop(OpenOptions::new().write(true).open(&pipe).expect("it is read"));
+    served.end();
+}
+
+#[test]
+fn who_may_connect_is_what_the_one_that_takes_over_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut served = Served::start(config(&socket, NetworkMode::Bridge));
+    for (round, mode) in [(1, 0o600), (2, 0o666), (3, 0o660)] {
+        served = served.with(|config| config.socket_mode = format!("{mode:04o}")).taken_over(round, &[], || ());
+        let permissions = std::fs::metadata(&socket).expect("it is there").permissions();
+        assert_eq!(permissions.mode() & 0o777, mode, "round {round}");
+    }
     served.end();
 }
 

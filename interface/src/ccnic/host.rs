@@ -32,6 +32,18 @@ pub struct HostFaults {
     pub freed_twice: u64,
 }
 
+impl HostFaults {
+    /// These and those of another queue pair.
+    pub fn plus(&self, other: &HostFaults) -> HostFaults {
+        HostFaults {
+            transmit: self.transmit.plus(&other.transmit),
+            receive: self.receive.plus(&other.receive),
+            not_a_buffer: self.not_a_buffer + other.not_a_buffer,
+            freed_twice: self.freed_twice + other.freed_twice,
+        }
+    }
+}
+
 /// One queue pair of the host, for one thread.
 ///
 /// | call | takes | gives | may block |

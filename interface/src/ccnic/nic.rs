@@ -40,11 +40,6 @@ impl NicFaults {
 
     /// These and those of another queue pair.
     pub fn plus(&self, other: &NicFaults) -> NicFaults {
-        let queue = |one: QueueFaults, two: QueueFaults| QueueFaults {
-            credit: one.credit + two.credit,
-            doorbell: one.doorbell + two.doorbell,
-            inline: one.inline + two.inline,
-        };
         NicFaults {
             address: self.address + other.address,
             length: self.length + other.length,
@@ -52,8 +47,8 @@ impl NicFaults {
             chain: self.chain + other.chain,
             freed_twice: self.freed_twice + other.freed_twice,
             never_lent: self.never_lent + other.never_lent,
-            transmit: queue(self.transmit, other.transmit),
-            receive: queue(self.receive, other.receive),
+            transmit: self.transmit.plus(&other.transmit),
+            receive: self.receive.plus(&other.receive),
         }
     }
 

@@ -83,6 +83,15 @@ impl QueueFaults {
     pub fn total(&self) -> u64 {
         self.credit + self.doorbell + self.inline
     }
+
+    /// These and those of another ring.
+    pub fn plus(&self, other: &QueueFaults) -> QueueFaults {
+        QueueFaults {
+            credit: self.credit + other.credit,
+            doorbell: self.doorbell + other.doorbell,
+            inline: self.inline + other.inline,
+        }
+    }
 }
 
 /// The sending end of a ring.

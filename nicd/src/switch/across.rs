@@ -8,7 +8,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use conic_interface::ccnic::Descriptor;
 use conic_interface::metadata::{Begun, Metadata};
 use conic_port::MAX_FRAME;
-use conic_port::offload::vlan::Tag;
+use conic_port::offload::vlan::{TAG_BYTES, Tag};
 
 use super::circuit::Party;
 use super::counters::TrunkCounters;
@@ -195,7 +195,8 @@ impl<C: Core> Switch<C> {
         self.trunks[trunk].core().read_bytes(at, &mut self.frame[..length]);
         let mut work = None;
         if let Some((Begun { start, offset }, size)) = record.work {
-            work = Work::of(&self.frame[..length], start.into(), offset.into(), size);
+            let most = MAX_FRAME + TAG_BYTES;
+            work = Work::of(&self.frame[..length], start.into(), offset.into(), size, most);
             if work.is_none() {
                 // It was checked where it came in.
                 return self.count_no_way(Place::Trunk(trunk as u32));

@@ -60,7 +60,9 @@ impl<C: Core> Switch<C> {
         let Some(number) = self.aways.iter().position(is_it) else { return };
         let gone = self.aways[number].take();
         self.table.forget(Place::Away(number as u32));
-        if let (Party::Port(_), Some(AwayEnd { trunk, .. })) = (party, gone) {
+        if let Some(AwayEnd { trunk, away }) = gone
+            && (matches!(party, Party::Port(_)) || !away.rules.own_address_only)
+        {
             // Stations behind it are known by the way to its thread. Who else was learned to be on that way is asked for once more.
             self.table.forget(Place::Trunk(trunk as u32));
         }

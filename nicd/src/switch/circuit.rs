@@ -167,9 +167,12 @@ impl<C: Core> Switch<C> {
         // Who is in a circuit is in no other traffic.
         let mut pins: Vec<_> = self.clients_by_place().filter(|(_, _, rules)| rules.circuit.is_none()).collect();
         pins.sort_unstable_by_key(|&(_, session, _)| session);
-        self.pinned = PinnedFlows::of(
-            pins.into_iter().flat_map(|(place, _, rules)| rules.pins.iter().map(move |pin| (place, pin))),
-        );
+        let within = |(place, _, rules): (Place, u64, &Rules)| {
+            let within = rules.pins.iter().filter_map(|pin| Some((place, pin.within(rules.vlan)?)));
+            within.collect::<Vec<_>>()
+        };
+        let pins: Vec<(Place, Pin)> = pins.into_iter().flat_map(within).collect();
+        self.pinned = PinnedFlows::of(pins.iter().map(|(place, pin)| (*place, pin)));
         self.set_ways();
     }
 

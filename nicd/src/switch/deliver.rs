@@ -6,7 +6,7 @@ use conic_interface::ccnic::{Descriptor, Flags, MAX_SEGMENTS};
 use conic_interface::metadata::Metadata;
 use conic_port::offload::rss::{Ports, Toeplitz};
 use conic_port::offload::vlan::{TAG_BYTES, Tag, insert, strip};
-use conic_port::{MAX_FRAME, MIN_FRAME, PortError, Transmit};
+use conic_port::{MIN_FRAME, PortError, Transmit};
 
 use super::header::Header;
 use super::member::{Lane, Member};
@@ -318,12 +318,17 @@ impl<C: Core> Switch<C> {
             metadata = offloads.describe(frame, route.known, tag);
             metadata = hash.map_or(metadata, |hash| metadata.with_hash(hash));
         }
-        if left > MAX_FRAME + TAG_BYTES {
+        let stands_for_several = route.work.is_some_and(|work| work.is_to_be_cut());
+        if stands_for_several && left > receiver.largest_room() {
             if tag.is_some() {
-                // Work is left for it, so that nobody else gets what lies here.
                 strip(&mut self.frame[..length]);
             }
-            return receiver.copy_in_pieces(way, &self.frame[..left], metadata, 1, &mut self.dirty);
+            receiver.copy_in_pieces(way, &self.frame[..left], metadata, 1, &mut self.dirty);
+            if let Some(tag) = tag {
+                // What lies here goes to others too, and is then cut for the rest.
+                insert(&mut self.frame[..], left, tag);
+            }
+            return;
         }
         if tag.is_none() {
             return receiver.copy_in(way, frame, metadata, &mut self.dirty);

@@ -206,6 +206,11 @@ impl<C: Core> Member<C> {
         sum
     }
 
+    /// Bytes that the largest of its buffers holds.
+    pub fn largest_room(&self) -> usize {
+        self.room / MAX_SEGMENTS
+    }
+
     /// Places of a queue's ring that a sender leaves to others.
     #[inline(always)]
     pub fn left_by(&self, queue: usize, from: Place) -> usize {

@@ -30,6 +30,11 @@ use super::table::Place;
 /// leaves nothing smaller to Intel's i40e and ice.
 const LEAST_PIECE: u16 = 64;
 
+/// The same of what a port gives, at whose other end may be a guest that this network must outlive: half of it, because what a guest gives is
+/// what its kernel makes of the connection, with nobody to tell that it is too small. Linux sends segments of 48 bytes at least, options
+/// included (`tcp_min_snd_mss`), of which time stamps take 12.
+const LEAST_PIECE_OF_PORT: u16 = 32;
+
 /// What is left to do for a packet, checked against it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
@@ -40,6 +45,11 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// Whether it is cut into pieces of so many bytes of payload at least, but for the last, if it is to be cut.
+    fn is_coarse(&self, least: u16) -> bool {
+        self.cut.is_none() || self.size >= least
+    }
+
     /// As receivers are told it.
     fn metadata(&self) -> Metadata {
         let metadata = Metadata::NONE.with_begun(self.begun);
@@ -49,6 +59,11 @@ impl Work {
     /// Bytes that a sender is charged for its packet: those of the frames for which it stands, whoever takes it as it is.
     fn stands_for(&self, length: usize) -> usize {
         self.cut.map_or(length, |cut| cut.bytes(MIN_FRAME))
+    }
+
+    /// Whether the packet stands for several.
+    pub(super) fn is_to_be_cut(&self) -> bool {
+        self.cut.is_some()
     }
 
     /// As another thread's switch is told it: where the checksum is begun, and the size of the pieces if it is to be cut.
@@ -65,8 +80,9 @@ impl Work {
         }
     }
 
-    /// What is left to do for a packet, if it is as the sender says: its outermost TCP or UDP packet is meant.
-    pub(super) fn of(packet: &[u8], start: usize, offset: usize, size: Option<u16>) -> Option<Work> {
+    /// What is left to do for a packet, if it is as the sender says: its outermost TCP or UDP packet is meant, and neither it nor what it is
+    /// to be cut into is longer than `most`.
+    pub(super) fn of(packet: &[u8], start: usize, offset: usize, size: Option<u16>, most: usize) -> Option<Work> {
         let headers = Headers::of(packet)?;
         if headers.transport != start || headers.checksum_at() != Some(start + offset) {
             return None;
@@ -78,7 +94,7 @@ impl Work {
         };
         // One that would be one frame is one already.
         let cut = cut.filter(|cut| cut.longest() < headers.end);
-        if cut.is_some_and(|cut| cut.longest() > MAX_FRAME) || cut.is_none() && packet.len() > MAX_FRAME {
+        if cut.is_some_and(|cut| cut.longest() > most) || cut.is_none() && packet.len() > most {
             return None;
         }
         Some(Work { headers, begun, cut, size: size.unwrap_or(0) })
@@ -139,9 +155,10 @@ impl<C: Core> Switch<C> {
         let Some(Begun { start, offset }) = request.begun() else {
             return (length <= MAX_FRAME + TAG_BYTES).then_some((length, None));
         };
-        let work = Work::of(packet, usize::from(start) + moved, usize::from(offset), request.large())?;
-        let is_sound = work.cut.is_none() || work.size >= LEAST_PIECE;
-        is_sound.then_some((length, Some(work)))
+        let start = usize::from(start) + moved;
+        // A frame is as long as any other without the tag that was put in.
+        let work = Work::of(packet, start, offset.into(), request.large(), MAX_FRAME + moved)?;
+        work.is_coarse(LEAST_PIECE).then_some((length, Some(work)))
     }
 
     /// Sends the packet that lies here on, for which work is left: first as it is to whoever takes it so, then finished to the
@@ -192,7 +209,7 @@ impl<C: Core> Switch<C> {
             }
             Some(mut cut) => {
                 std::mem::swap(&mut self.frame, &mut self.packet);
-                while let Some(piece) = cut.next(&self.packet[..length], &mut self.frame[..MAX_FRAME]) {
+                while let Some(piece) = cut.next(&self.packet[..length], &mut self.frame[..MAX_FRAME + TAG_BYTES]) {
                     self.frame[piece..piece.max(MIN_FRAME)].fill(0);
                     let header = Header::of_frame(&self.frame[..piece.max(MIN_FRAME)]);
                     self.send_on(now, &finished, &header, piece.max(MIN_FRAME));
@@ -216,8 +233,9 @@ impl<C: Core> Switch<C> {
         let work = match metadata.checksum {
             Checksum::Partial { start, offset } => {
                 let size = metadata.segmentation.map(|segmentation| segmentation.size);
-                match Work::of(&self.frame[..length], start.into(), offset.into(), size) {
-                    Some(work) => Some(work),
+                match Work::of(&self.frame[..length], start.into(), offset.into(), size, MAX_FRAME) {
+                    Some(work) if work.is_coarse(LEAST_PIECE_OF_PORT) => Some(work),
+                    Some(_) => return false,
                     // A checksum of what is not known here: it is completed as the port says.
                     None if size.is_none()
                         && length <= MAX_FRAME

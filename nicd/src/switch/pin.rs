@@ -225,6 +225,17 @@ pub struct Pin {
     pub queue: Option<u32>,
 }
 
+impl Pin {
+    /// The same for a client that is a member of a VLAN, where it is of one: what belongs to others is not for it, and goes where it is
+    /// addressed to. None if it names another.
+    pub(super) fn within(&self, vlan: Option<u16>) -> Option<Pin> {
+        let named = self.pattern.vlan;
+        let is_within = vlan.is_none() || named.is_none() || named == vlan;
+        let pattern = Pattern { vlan: vlan.or(named), ..self.pattern.clone() };
+        is_within.then_some(Pin { pattern, queue: self.queue })
+    }
+}
+
 /// What a frame is of, for patterns.
 pub(super) struct Flow<'frame> {
     header: &'frame Header,

@@ -16,6 +16,9 @@ use super::super::{Daemon, DaemonError, system};
 use super::{Link, cannot};
 use crate::connection::{Connection, Step, Unsaid};
 
+/// What an operator is told whose port is being opened or closed.
+const TAKEN_OVER: &str = "another NIC has taken over: ask again";
+
 /// What is said of one; with it come connection and process.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Guest {
@@ -59,6 +62,10 @@ impl Guest {
                 let offloads = offloads.map(|(name, _)| name.to_owned()).collect();
                 let wish = wish.map(|wish| Message::Attach(wish.clone()).encode());
                 Stands::Negotiated { name: name.as_str().to_owned(), offloads, wish }
+            }
+            // The port is this one's, and gone with it.
+            Step::Asking(_) if connection.port_move().is_some() => {
+                Stands::Asking { text: json!({ "error": TAKEN_OVER }).to_string(), at: 0 }
             }
             Step::Asking(Unsaid { text, at, .. }) => Stands::Asking { text: text.clone(), at: *at },
             Step::Making(_) | Step::Entering(_) | Step::Attached(_) => return None,
@@ -107,7 +114,7 @@ impl Daemon {
                 let offloads = Offloads::from_named(|name| offloads.iter().any(|one| one == name));
                 Step::Negotiated { name: Name::new(&name).unwrap_or_default(), offloads }
             }
-            Stands::Asking { text, at } => Step::Asking(Unsaid { text, at, is_early: false }),
+            Stands::Asking { text, at } => Step::Asking(Unsaid { text, at, ..Unsaid::default() }),
         };
         let is_answered = matches!(&step, Step::Asking(unsaid) if !unsaid.text.is_empty());
         let deadline = match step {

@@ -1,6 +1,6 @@
 //! What two daemons say to each other is what their number stands for, and what the old one had begun or counted goes on.
 
-use conic_client::{AttachError, Operator};
+use conic_client::{AttachError, Client, Link, Operator, Options};
 use conic_control::{Attach, Attached};
 use conic_interface::metadata::Offloads;
 use conic_nicd::config::{Config, Limits, NetworkConfig, PortConfig};
@@ -11,13 +11,15 @@ use super::guests::{Guest, Stands};
 use super::kept::Remainder;
 use super::*;
 use crate::bell::Stop;
+use crate::connection::Unsaid;
+use crate::order::News;
 
 fn promise(circuit: Option<Circuit>, mirror: Option<Asked>) -> Promise {
     let (network, spec) = ("n".to_owned(), "tap".to_owned());
     Promise { network, number: 26, spec, vlan: Some(27), attached: true, given: true, circuit, mirror }
 }
 
-/// Each word of version 10. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
+/// Each word of version 11. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
 /// here changes the number too.
 #[test]
 fn the_words_are_those_of_the_number() {
@@ -37,6 +39,7 @@ fn the_words_are_those_of_the_number() {
         buffers: [3; 3],
         object_bytes: 4,
         headroom: [5; 2],
+        fences: true,
         process: 6,
         user: 7,
         group: 8,
@@ -70,7 +73,7 @@ fn the_words_are_those_of_the_number() {
     ];
     let words = [
         r#"{"next_session":18,"next_circuit":9223372036854775808,"clients":19,"guests":20,"kept":23,"ports":[{"network":"n","number":26,"spec":"tap","vlan":27,"attached":true,"given":true,"circuit":{"number":7,"far":true},"mirror":{"file":"a.pcap","most_bytes":8}}]}"#,
-        r#"{"session":1,"name":"c","network":"n","mac":[2,2,2,2,2,2],"queues":1,"descriptors":64,"buffers":[3,3,3],"object_bytes":4,"headroom":[5,5],"process":6,"user":7,"group":8,"mirror":{"file":"a.pcap","most_bytes":8}}"#,
+        r#"{"session":1,"name":"c","network":"n","mac":[2,2,2,2,2,2],"queues":1,"descriptors":64,"buffers":[3,3,3],"object_bytes":4,"headroom":[5,5],"fences":true,"process":6,"user":7,"group":8,"mirror":{"file":"a.pcap","most_bytes":8}}"#,
         r#"{"Port":{"promise":1,"peer":"p","words":[2],"descriptors":3}}"#,
         r#"{"Client":{"session":1,"rules":{"mac":[2,2,2,2,2,2],"own_address_only":true,"vlan":9,"limit":{"bytes_per_second":10,"burst_bytes":11},"circuit":{"number":7,"far":true},"offloads":{"join":false,"no_hash":false,"requests":false,"strip":false,"unfinished":false,"verify":false},"longest":12,"pins":[{"match":"protocol=tcp","queue":13}]},"positions":[[14,14,14]]}}"#,
         r#"{"Done":[15]}"#,
@@ -82,7 +85,7 @@ fn the_words_are_those_of_the_number() {
         r#"{"user":24,"clients":1,"queues":25,"bytes":4096}"#,
     ];
     assert_eq!(said.map(|text| text.expect("it can be said")), words);
-    assert_eq!(TAKING_OVER, 10);
+    assert_eq!(TAKING_OVER, 11);
 }
 
 /// A daemon of such a configuration, which another is to take over from.
@@ -157,4 +160,74 @@ fn who_waits_for_memory_that_is_on_its_way_back_gets_it_from_the_one_that_takes_
     assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
     stop.raise();
     assert!(matches!(new.join(), Ok(Ok(()))));
+}
+
+/// Whose clients do without fences of their own gives them to nobody whose fences do not reach them: that one would miss a call.
+#[test]
+fn clients_that_rely_on_fences_are_not_taken_over_by_who_has_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config =
+        |name| Config { socket: folder.path().join(name), ..Config::default() }.checked().expect("a sound one");
+    let (own, others) = (config("nic.sock"), config("other.sock"));
+    let mut old = started(&own);
+    old.fences = true;
+    let old = std::thread::spawn(move || old.run());
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    let options = Options { geometry, ..Options::default() };
+    let (client, _queues) = Client::attach(&own.socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let mut new = started(&others);
+    let mut take_over = |fences| {
+        new.fences = fences;
+        let channel = Channel::connect(&own.socket).expect("it listens");
+        Inheritance::ask(channel).and_then(|inheritance| new.take_over(inheritance))
+    };
+    let why = take_over(false).expect_err("it has none").to_string();
+    assert!(why.contains("membarrier"), "{why}");
+    assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0));
+    take_over(true).expect("it has");
+    assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
+    // The next one is told the same.
+    let passed: Vec<bool> = new.sessions().map(|(_, session)| session.fences).collect();
+    assert_eq!(passed, [true]);
+}
+
+/// What it is told of its port, and how long the take-over took in seconds, where the old one has this to do with that, and hears this of it.
+fn told_of_a_port(port: PortMove, news: Option<News>) -> (String, f64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config { socket: folder.path().join("nic.sock"), ..Config::default() };
+    let config = config.checked().expect("a sound configuration");
+    let mut old = started(&config);
+    let (own, operator) = Channel::pair().expect("two ends");
+    let process = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("a descriptor");
+    let peer = Peer { process: 1, user: old.own_user, group: 1 };
+    let step = Step::Asking(Unsaid { is_early: true, port: Some(port), ..Unsaid::default() });
+    // No other has this number.
+    let asks = Connection { channel: own, peer, process, step, deadline: Time::NEVER };
+    old.connections.insert(ASKS, asks);
+    // Without its bell: it is heard by who waits for it.
+    news.into_iter().for_each(|news| old.reports.news.send(news).expect("it listens"));
+    let old = std::thread::spawn(move || old.run());
+    let begun = clock::now();
+    let (new, stop) = adopted(&config);
+    let took = clock::now().since(begun).seconds();
+    let new = std::thread::spawn(move || new.run());
+    let Message::Answer(told) = hear(&operator) else { panic!("it is answered") };
+    assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
+    stop.raise();
+    assert!(matches!(new.join(), Ok(Ok(()))));
+    (told, took)
+}
+
+/// The number of a connection.
+const ASKS: u64 = 1 << 40;
+
+#[test]
+fn a_port_that_is_being_closed_is_waited_for_and_not_for_long() {
+    let again = r#"{"error":"another NIC has taken over: ask again"}"#;
+    let (told, took) = told_of_a_port(PortMove::Closing, Some(News::PortClosed { connection: ASKS }));
+    assert!((told.as_str(), took < 1.0) == (r#"{"done":true}"#, true), "{told} after {took} s");
+    let (told, took) = told_of_a_port(PortMove::Closing, None);
+    assert!(told == again && (1.0..4.0).contains(&took), "{told} after {took} s");
+    let (told, took) = told_of_a_port(PortMove::Opening, None);
+    assert!(told == again && took < 1.0, "{told} after {took} s");
 }
