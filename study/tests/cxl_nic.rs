@@ -251,6 +251,26 @@ fn the_most_wanted_keys_are_there_from_the_first_request_on() {
     assert!(full.hits > 0.5 && full.hits > empty.hits + 0.1, "{} and {} hit", full.hits, empty.hits);
 }
 
+#[test]
+fn a_smartnics_cores_have_the_values_that_they_serve_in_their_caches() {
+    let machine = machine("bf3");
+    let software = machine.software.clone().expect("it has cores");
+    // One key: its bucket's line of keys, and its value's line.
+    let asked = Serving {
+        machine,
+        server: Server::Software,
+        keys: 1,
+        buckets: 1,
+        value_bytes: 48,
+        zipf: None,
+        writes: 0,
+        preloaded: false,
+        requests: (1, 50),
+    };
+    let served = serve(&asked).expect("it ends");
+    assert_eq!(served.latencies, [software.request_in + 2 * software.hit + software.request_out; 50]);
+}
+
 /// The median of an unloaded loopback, by other packets than the advisor's.
 fn measured(design: Design, bytes: usize) -> f64 {
     let outcome = loopback(&Loopback { packets: (320, 300), ..question(design, bytes) }).expect("it ends");

@@ -164,7 +164,7 @@ impl<L: Device, R: Device> Handler<L, R> {
         {
             self.statistics.hits += 1;
             let Slot { way, length, .. } = slots[place];
-            let value = self.read(&self.local, self.database.copy(bucket, way), length, StateHint::NonCacheable);
+            let value = self.read(&self.local, self.database.copy(bucket, way), length, self.local_hints().0);
             self.used(bucket, slots, place);
             return Answer::Found(value);
         }
@@ -193,6 +193,15 @@ impl<L: Device, R: Device> Handler<L, R> {
         match self.through {
             Through::Coherent { read, write } => (read, write),
             Through::Remote => (StateHint::NonCacheable, StateHint::NonCacheable),
+        }
+    }
+
+    /// How values are read in the device's memory, and written. The paper's handler does both past its cache; what software on cores
+    /// reads and writes is in theirs.
+    fn local_hints(&self) -> (StateHint, StateHint) {
+        match self.through {
+            Through::Coherent { .. } => (StateHint::NonCacheable, StateHint::NonCacheable),
+            Through::Remote => (StateHint::CacheableShared, StateHint::CacheableOwned),
         }
     }
 
@@ -290,7 +299,7 @@ impl<L: Device, R: Device> Handler<L, R> {
             }
         };
         slots.insert(0, Slot { key, stamp, way, length: value.len() });
-        self.local.write(self.database.copy(bucket, way), &whole_lines(value), StateHint::NonCacheable);
+        self.local.write(self.database.copy(bucket, way), &whole_lines(value), self.local_hints().1);
         self.local.publish_line(self.bucket_line(bucket), &line_of(&slots), StateHint::CacheableOwned);
     }
 }
