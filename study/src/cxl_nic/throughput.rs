@@ -10,7 +10,7 @@ use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation}
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
-use super::loopback::{Attachment, Design, place};
+use super::loopback::{Attachment, Design, ahead, place};
 
 /// One direction at full speed.
 #[derive(Clone, Debug)]
@@ -31,32 +31,67 @@ pub struct Throughput {
 pub struct Flow {
     /// Gigabits a second.
     pub gigabits: f64,
-    /// Packets that counted.
+    /// Packets that counted: those asked for, and what the last batch reached beyond them.
     pub packets: u64,
     /// What crossed the links while they were under way.
     pub counters: Counters,
 }
 
-/// A moment, and what had been counted until then.
+/// A moment between two calls of an engine's, which both ends of what counts are: as much is under way at the one as at the other.
 #[derive(Clone, Debug)]
 struct Moment {
     at: Time,
+    /// What had been counted until then.
     counters: Counters,
+    /// Packets that the engine's calls had been for until then.
+    packets: u64,
 }
 
 impl Moment {
-    fn of(engine: &CxlDevice<'_>) -> Moment {
-        Moment { at: engine.now(), counters: engine.machine().borrow().counters.clone() }
+    fn of(engine: &CxlDevice<'_>, packets: u64) -> Moment {
+        Moment { at: engine.now(), counters: engine.machine().borrow().counters.clone(), packets }
     }
 }
 
-/// When the first packet that counts was begun, and the last was through; of all rings.
-type Span = Option<(Moment, Moment)>;
+/// From when until when packets counted, and how many.
+#[derive(Clone, Debug)]
+struct Span {
+    begin: Moment,
+    end: Moment,
+    packets: u64,
+}
 
-/// Both spans in one.
-fn joined(one: Span, begin: Moment, end: Moment) -> Span {
-    let Some((first, last)) = one else { return Some((begin, end)) };
-    Some((if begin.at < first.at { begin } else { first }, if end.at > last.at { end } else { last }))
+impl Span {
+    fn new(begin: Moment, end: Moment) -> Span {
+        let packets = end.packets - begin.packets;
+        Span { begin, end, packets }
+    }
+
+    /// Two rings' spans in one.
+    fn joined(self, other: Span) -> Span {
+        Span {
+            begin: if other.begin.at < self.begin.at { other.begin } else { self.begin },
+            end: if other.end.at > self.end.at { other.end } else { self.end },
+            packets: self.packets + other.packets,
+        }
+    }
+
+    fn flow(&self, bytes: usize) -> Flow {
+        let took = self.end.at.since(self.begin.at).picoseconds();
+        let gigabits = 8_000.0 * (bytes as u64 * self.packets) as f64 / took as f64;
+        Flow { gigabits, packets: self.packets, counters: self.end.counters.since(&self.begin.counters) }
+    }
+}
+
+/// The spans of all rings so far.
+type Spans = Rc<RefCell<Option<Span>>>;
+
+fn add(spans: &Spans, span: Span) {
+    let before = spans.take();
+    spans.replace(Some(match before {
+        Some(others) => others.joined(span),
+        None => span,
+    }));
 }
 
 impl Throughput {
@@ -66,11 +101,8 @@ impl Throughput {
         (part(self.packets.0), part(self.packets.1))
     }
 
-    fn flow(&self, span: Span) -> Flow {
-        let (begin, end) = span.expect("each ring has added its own");
-        let packets = self.of_ring().1 * self.design.rings as u64;
-        let gigabits = 8_000.0 * (self.bytes as u64 * packets) as f64 / end.at.since(begin.at).picoseconds() as f64;
-        Flow { gigabits, packets, counters: end.counters.since(&begin.counters) }
+    fn flow(&self, spans: &Spans) -> Flow {
+        spans.take().expect("each ring has added its own").flow(self.bytes)
     }
 }
 
@@ -82,46 +114,44 @@ impl Throughput {
 pub fn receive(question: &Throughput) -> Result<Flow, Failure> {
     let (layout, queues) = place(&question.design, question.bytes);
     let mut simulation = CxlSimulation::new(&question.machine, &layout);
-    let span = Rc::new(RefCell::new(None));
+    let spans = Spans::default();
     for queues in queues {
         let signal = question.design.requests.tx_signal;
         simulation.core("host", Role::Service, move |core| discard(core, queues, signal));
-        let (asked, into) = (question.clone(), Rc::clone(&span));
+        let (asked, into) = (question.clone(), Rc::clone(&spans));
         simulation.device("receive side", Role::Main, move |device| {
-            let (begin, end) = match asked.design.attachment {
+            let span = match asked.design.attachment {
                 Attachment::Cxl => deliver(*device, device, queues, &asked),
                 Attachment::Dma => deliver(device.dma(), device, queues, &asked),
             };
-            let before = into.take();
-            into.replace(joined(before, begin, end));
+            add(&into, span);
         });
     }
     simulation.run()?;
-    Ok(question.flow(span.take()))
+    Ok(question.flow(&spans))
 }
 
 /// The device's receive side of one ring: from when until when.
-fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> (Moment, Moment) {
+fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> Span {
     let batch = asked.design.receive_batch.min(MOST_IN_A_BATCH);
-    let mut receiver = Receiver::new(queues, face, asked.design.requests, 2 * batch.max(8));
+    let ahead = ahead(&asked.machine, asked.design.homes.rx_ring, asked.design.rings);
+    let mut receiver = Receiver::new(queues, face, asked.design.requests, ahead);
     let frames = vec![vec![1; asked.bytes]; batch];
     engine.wait_until(Time::from_nanoseconds(50_000));
-    let ((warm, counting), mut begin) = (asked.of_ring(), Moment::of(engine));
+    let ((warm, counting), mut begin) = (asked.of_ring(), Moment::of(engine, 0));
     let mut through = 0;
     while through < warm + counting {
         if through <= warm {
-            begin = Moment::of(engine);
+            begin = Moment::of(engine, through);
         }
-        let left = (warm + counting - through) as usize;
-        let delivered = receiver.deliver(&frames[..batch.min(left)]) as u64;
+        let delivered = receiver.deliver(&frames) as u64;
         through += delivered;
         receiver.prefetch();
         if delivered == 0 {
             engine.spin();
         }
     }
-    engine.await_writes();
-    (begin, Moment::of(engine))
+    Span::new(begin, Moment::of(engine, through))
 }
 
 /// A host that looks at no packet.
@@ -148,22 +178,21 @@ fn discard(core: &CxlCore<'_>, queues: Queues, signal: Signal) {
 pub fn transmit(question: &Throughput) -> Result<Flow, Failure> {
     let (layout, queues) = place(&question.design, question.bytes);
     let mut simulation = CxlSimulation::new(&question.machine, &layout);
-    let span = Rc::new(RefCell::new(None));
+    let spans = Spans::default();
     for queues in queues {
         let asked = question.clone();
         simulation.core("host", Role::Service, move |core| repeat(core, queues, &asked));
-        let (asked, into) = (question.clone(), Rc::clone(&span));
+        let (asked, into) = (question.clone(), Rc::clone(&spans));
         simulation.device("transmit side", Role::Main, move |device| {
-            let (begin, end) = match asked.design.attachment {
+            let span = match asked.design.attachment {
                 Attachment::Cxl => take(*device, device, queues, &asked),
                 Attachment::Dma => take(device.dma(), device, queues, &asked),
             };
-            let before = into.take();
-            into.replace(joined(before, begin, end));
+            add(&into, span);
         });
     }
     simulation.run()?;
-    Ok(question.flow(span.take()))
+    Ok(question.flow(&spans))
 }
 
 /// A host that sends as fast as it can.
@@ -196,18 +225,18 @@ fn repeat(core: &CxlCore<'_>, queues: Queues, asked: &Throughput) {
 }
 
 /// The device's transmit side of one ring: from when until when.
-fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> (Moment, Moment) {
+fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> Span {
     let mut transmitter = Transmitter::new(queues, face, asked.design.requests, asked.design.transmit_batch);
     if asked.design.device_bias {
         let bytes = queues.shape.buffers * queues.shape.buffer_bytes;
         engine.switch_bias(queues.tx_buffers, bytes, Bias::Device, true);
     }
     engine.wait_until(Time::from_nanoseconds(100_000));
-    let ((warm, counting), mut begin) = (asked.of_ring(), Moment::of(engine));
+    let ((warm, counting), mut begin) = (asked.of_ring(), Moment::of(engine, 0));
     let mut through = 0;
     while through < warm + counting {
         if through <= warm {
-            begin = Moment::of(engine);
+            begin = Moment::of(engine, through);
         }
         let taken = transmitter.take(|_| ()) as u64;
         through += taken;
@@ -217,11 +246,5 @@ fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Thro
             _ => {}
         }
     }
-    // The last batch may reach beyond what counts.
-    let over = through - warm - counting;
-    let part = counting as f64 / (counting + over) as f64;
-    let mut end = Moment::of(engine);
-    let whole = end.at.since(begin.at).picoseconds() as f64;
-    end.at = begin.at + Time::from_picoseconds((whole * part) as u64);
-    (begin, end)
+    Span::new(begin, Moment::of(engine, through))
 }
