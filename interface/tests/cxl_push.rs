@@ -1,16 +1,16 @@
-//! Pushes into the host's cache, on the modelled machine: what they save, the gate that turns them off, and lines that are taken out
-//! of the cache again.
+//! The receive half on the modelled machine: pushes into the host's cache, what they save, the gate that turns them off, and lines that
+//! are taken out of the cache again; descriptors that are read ahead.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time};
+use conic_fabric::{Address, Core, Device, Home, Layout, StateHint, SynchronisingWords, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{
     CachePressure, GatePolicy, Homes, Host, PushControl, PushGate, Queues, Receiver, Requests, Shape, Signal,
 };
 use conic_sim::Role;
-use conic_sim::cxl::{CacheMonitoring, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
+use conic_sim::cxl::{CacheMonitoring, Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
 use conic_sim::platform::Platform;
 
 /// How long the host's read of each of three packets' first words takes, in nanoseconds, 10 us after it came. Each packet is of one
@@ -184,4 +184,57 @@ fn the_gate_closes_while_a_neighbour_fills_the_cache_and_opens_when_it_rests_and
             assert!(if walks(now) { read > 350 } else { read < 100 }, "packet {number}, phase {now}: {read} ns");
         }
     }
+}
+
+/// How often the device asks the host for a descriptor that it reads ahead, while its host takes so many packets, and how many descriptors
+/// it has before the first of them without asking.
+fn read_ahead(packets: u64) -> (u64, u64) {
+    let machine = Platform::<CxlParameters>::load_as("agilex7").expect("a platform that comes").parameters().clone();
+    let mut layout = Layout::new();
+    let queues = Shape::for_packets(64).place(&mut layout).expect("a shape that can be");
+    let mut simulation = CxlSimulation::new(&machine, &layout);
+    let found = Rc::new(Cell::new((0, 0)));
+    let into = Rc::clone(&found);
+    simulation.core("host", Role::Service, move |core| {
+        let mut host = Host::new(queues, *core, Signal::Descriptor);
+        loop {
+            let mut received = [Packet::BLANK; 32];
+            let count = host.rx_burst(&mut received);
+            let buffers: Vec<Address> = received[..count].iter().map(|packet| packet.address()).collect();
+            host.buf_free(&buffers);
+            core.spin();
+        }
+    });
+    simulation.device("NIC", Role::Main, move |device| {
+        let mut receiver = Receiver::new(queues, *device, Requests::NON_COHERENT, 2_048);
+        let count = |of: fn(&Counters) -> u64| of(&device.machine().borrow().counters);
+        let (asked, hits) =
+            (|counters: &Counters| counters.messages.of("RdShared"), |counters: &Counters| counters.device_hits);
+        device.wait_until(Time::from_nanoseconds(50_000));
+        receiver.prefetch();
+        device.wait_until(Time::from_nanoseconds(100_000));
+        let before = count(hits);
+        for position in 0..queues.shape.descriptors {
+            device.read(queues.rx_ring.lines(position), &mut [0; 64], StateHint::CacheableShared);
+        }
+        let there = count(hits) - before;
+        let before = count(asked);
+        for _ in 0..packets {
+            assert_eq!(receiver.deliver(&[[1; 64]]), 1);
+            receiver.prefetch();
+            device.wait_until(device.now() + Time::from_nanoseconds(2_000));
+        }
+        into.set((count(asked) - before, there));
+    });
+    simulation.run().expect("it ends");
+    drop(simulation);
+    found.get()
+}
+
+#[test]
+fn what_is_posted_is_read_ahead_and_no_more() {
+    let (asked, there) = read_ahead(320);
+    assert_eq!(there, 256, "all that the host has posted");
+    // Each once when it has been posted anew, but for the last ones; and one of 32 before that.
+    assert!((320 - 32..=320 + 320 / 32).contains(&asked), "{asked} descriptors were asked for, for 320 packets");
 }

@@ -241,6 +241,102 @@ fn updates_that_tell_nobody_are_found_out() {
     assert!(found, "stale copies on the device went unnoticed");
 }
 
+/// Checks in the host's memory what a model has; how many values there are others.
+fn differing<C: Core>(host: &C, database: &Database, model: &BTreeMap<u64, Vec<u8>>) -> usize {
+    model.iter().filter(|(key, value)| database.get(host, **key).as_ref() != Some(value)).count()
+}
+
+/// A random history of GET and PUT, written back, on a device that has room for four keys, where one thread plays both sides.
+fn written_back(seed: u64, through: Through) -> ServingStatistics {
+    let mut layout = Layout::new();
+    let database = DatabaseShape { entries: 64, stamps: 8, buckets: 1, value_bytes: LONG as u64 }.place(&mut layout);
+    let memory = crate::common::Memory::new(&layout);
+    let host = memory.agent(0);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut model: BTreeMap<u64, Vec<u8>> = (0..12).map(|key| (key, value(key))).collect();
+    model.iter().for_each(|(key, value)| assert!(database.insert(&host, *key, value)));
+    let device = || PlayedByCore(memory.agent(1));
+    let mut handler = Handler::new(device(), device(), database, through, (0, 0)).writing_back();
+    let (mut used, mut behind) = (Vec::new(), 0);
+    for step in 0..2_500 {
+        let key = random.u64(..13);
+        let (request, expected) = if random.bool() {
+            let new = value_of(100 + step, random.usize(8..=LONG));
+            let known = model.get_mut(&key).map(|old| old.clone_from(&new)).is_some();
+            (Request::Put(key, &new).packet(), if known { Answer::Stored } else { Answer::Absent })
+        } else {
+            let expected = model.get(&key).map_or(Answer::Absent, |value| Answer::Found(value.clone()));
+            (Request::Get(key).packet(), expected)
+        };
+        assert_eq!(handler.serve(&request), Some(expected), "seed {seed}, step {step}, key {key}");
+        if model.contains_key(&key) {
+            used.retain(|other| *other != key);
+            used.insert(0, key);
+            used.truncate(4);
+        }
+        // Whether its program has the time for it or not.
+        if random.bool() {
+            handler.settle();
+            let gone = model.iter().filter(|(key, _)| !used.contains(key));
+            let gone = gone.map(|(key, value)| (*key, value.clone())).collect();
+            assert_eq!(differing(&host, &database, &gone), 0, "seed {seed}, step {step}: what had to go has arrived");
+            behind += differing(&host, &database, &model);
+        }
+        if random.u8(..50) == 0 {
+            let number = database.recall(&host);
+            assert!(!database.is_recalled(&host, number) && handler.attend() && !handler.attend());
+            assert!(database.is_recalled(&host, number) && differing(&host, &database, &model) == 0);
+        }
+    }
+    assert!(behind > 1_000, "{behind} values that the device alone had");
+    handler.write_out();
+    assert_eq!(differing(&host, &database, &model), 0, "seed {seed}: everything is there in the end");
+    handler.statistics()
+}
+
+#[test]
+fn what_is_written_back_arrives_with_its_last_value() {
+    for seed in 0..6 {
+        for through in [COHERENT, Through::Remote] {
+            let seen = written_back(seed, through);
+            assert!(seen.hits > 500 && seen.evictions > 500 && seen.written_back > 500, "{seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_put_of_a_key_on_the_device_sends_the_host_nothing() {
+    let machine = Platform::<CxlParameters>::load_as("agilex7").expect("a platform that comes").parameters().clone();
+    let mut layout = Layout::new();
+    let database = DatabaseShape { entries: 16, stamps: 8, buckets: 1, value_bytes: LONG as u64 }.place(&mut layout);
+    let mut simulation = CxlSimulation::new(&machine, &layout);
+    simulation
+        .core("host", Role::Main, move |face| (0..4).for_each(|key| assert!(database.insert(face, key, &value(key)))));
+    simulation.device("handler", Role::Main, move |device| {
+        device.wait_until(Time::from_nanoseconds(20_000));
+        let (at, bytes) = database.of_device();
+        device.switch_bias(at, bytes, Bias::Device, true);
+        let mut handler = Handler::new(*device, *device, database, COHERENT, (0, 0)).writing_back();
+        let mut messages = |requests: &[Request<'_>]| {
+            let before = device.machine().borrow().counters.clone();
+            for request in requests {
+                handler.serve(&request.packet()).expect("it is a request");
+            }
+            handler.attend();
+            device.await_writes();
+            device.machine().borrow().counters.since(&before).messages.iter().map(|(_, count)| count).sum::<u64>()
+        };
+        let long = value_of(8, LONG);
+        let all: Vec<Request<'_>> = (0..4).map(Request::Get).collect();
+        assert!(messages(&all) > 0, "they come from the host");
+        let puts: Vec<Request<'_>> =
+            (0..40).map(|step| Request::Put(step % 4, if step < 20 { &long } else { &long[..8] })).collect();
+        assert_eq!(messages(&puts), 0);
+        assert_eq!(messages(&all), 0);
+    });
+    simulation.run().expect("it ends");
+}
+
 /// Requests one behind the other, for more keys than a bucket has room for: what the device has written on behind an answer is what
 /// the next request finds.
 #[test]

@@ -46,15 +46,17 @@ pub struct Receiver<D> {
     /// Descriptors from `next` on that were read ahead; at most so many are.
     ahead: VecDeque<Ahead>,
     depth: usize,
+    /// A position that the host had not posted when it was last read: none behind it is read before it is.
+    blank: Option<u64>,
     write_back: WriteBack,
     statistics: NicStatistics,
     pushes: PushStatistics,
 }
 
 impl<D: Device> Receiver<D> {
-    /// The device's half, which keeps so many descriptors read ahead.
+    /// The device's half, which keeps as many descriptors read ahead as are posted, at most so many.
     pub fn new(queues: Queues, device: D, requests: Requests, depth: usize) -> Receiver<D> {
-        let depth = depth.clamp(1, (queues.shape.descriptors / 2) as usize);
+        let depth = depth.clamp(1, queues.shape.descriptors as usize);
         Receiver {
             device,
             queues,
@@ -62,6 +64,7 @@ impl<D: Device> Receiver<D> {
             next: 0,
             ahead: VecDeque::new(),
             depth,
+            blank: None,
             write_back: WriteBack::default(),
             statistics: NicStatistics::default(),
             pushes: PushStatistics::default(),
@@ -110,30 +113,49 @@ impl<D: Device> Receiver<D> {
         }
     }
 
-    /// Reads descriptors ahead, as the pipeline does between packets; and writes back what is due.
+    /// Reads the descriptors ahead that are posted, as the pipeline does between packets; and writes back what is due. Where the host
+    /// does not say what is posted, the first that is not is read again each time, and none behind it: out of the device's cache, which
+    /// loses it when the host posts.
     pub fn prefetch(&mut self) {
-        let depth = self.depth.min(self.announced());
-        while self.ahead.len() < depth {
-            let at = self.at(self.next + self.ahead.len() as u64);
-            self.ahead.push_back(Ahead::Asked(self.device.start_read(at, LINE_BYTES, self.requests.rx_prefetch)));
-        }
         for index in 0..self.ahead.len() {
             if matches!(&self.ahead[index], Ahead::Asked(tag) if self.device.is_ready(tag)) {
                 self.arrive(index);
             }
         }
+        // As far as it is there: what is still on its way is looked at when it has come.
+        while let (Some(blank), Some(Ahead::There(_))) = (self.blank, self.ahead.back())
+            && self.next + self.ahead.len() as u64 > blank
+        {
+            self.ahead.pop_back();
+        }
+        let posted = self.blank.map_or(usize::MAX, |blank| (blank + 1).saturating_sub(self.next) as usize);
+        let depth = self.depth.min(self.announced()).min(posted);
+        while self.ahead.len() < depth {
+            let at = self.at(self.next + self.ahead.len() as u64);
+            self.ahead.push_back(Ahead::Asked(self.device.start_read(at, LINE_BYTES, self.requests.rx_prefetch)));
+        }
         self.pushes.written_back += self.write_back.perform(&self.device);
     }
 
     fn arrive(&mut self, index: usize) -> Line {
-        let at = self.at(self.next + index as u64);
+        let position = self.next + index as u64;
+        let at = self.at(position);
         let found = std::mem::replace(&mut self.ahead[index], Ahead::There(Line::ZERO));
         let line = match found {
             Ahead::There(line) => line,
             Ahead::Asked(tag) => self.device.finish_line(tag, at),
         };
         self.ahead[index] = Ahead::There(line);
+        self.note_posted(position, entry::is(line.0[0], position, State::Posted));
         line
+    }
+
+    fn note_posted(&mut self, position: u64, is_posted: bool) {
+        if !is_posted {
+            self.blank = Some(self.blank.map_or(position, |blank| blank.min(position)));
+        } else if self.blank == Some(position) {
+            self.blank = None;
+        }
     }
 
     /// The buffers of the next descriptors, as far as they are posted.
@@ -203,6 +225,9 @@ impl<D: Device> Receiver<D> {
             }
         }
         self.next += buffers.len() as u64;
+        if self.blank.is_some_and(|blank| blank < self.next) {
+            self.blank = None;
+        }
         buffers.len()
     }
 

@@ -101,33 +101,13 @@ impl Machine {
                 return;
             }
             self.engines.get_mut(&agent).expect("it has a write").ordered.pop_front();
-            self.take_credit(key);
+            self.comes_to_port(key);
         }
     }
 
     fn admit(&mut self, operation: DeviceOperation) {
         let key = self.operations.insert(operation) as u32;
-        self.take_credit(key);
-    }
-
-    fn take_credit(&mut self, key: u32) {
-        if self.in_flight.take(key, self.agenda.now) {
-            self.pass_port(key);
-        }
-    }
-
-    /// An operation passes the port of the unit that it is of, and goes to the look-up in the device's cache. The unit that manages
-    /// descriptors has a port of its own: what it asks for are lines with words that synchronise.
-    fn pass_port(&mut self, key: u32) {
-        let p = &self.parameters.dcoh;
-        let of_descriptors = self.lines[self.operations[key as usize].line as usize].synchronises;
-        let ports = if of_descriptors { p.descriptor_ports } else { p.ports };
-        let admitted_until = &mut self.admitted_until[usize::from(of_descriptors)];
-        let start = self.agenda.now.max(*admitted_until);
-        *admitted_until = start + p.cycle / u64::from(ports);
-        let there = start + p.hit / 2;
-        self.note_access(key, there);
-        self.agenda.at(there, Event::LookedUp(key));
+        self.comes_to_port(key);
     }
 
     /// An operation's turn has come: of those of the engines when they have been looked up.
@@ -297,9 +277,7 @@ impl Machine {
                 self.news(agent);
             }
         }
-        if let Some(next) = self.in_flight.give(self.agenda.now) {
-            self.pass_port(next);
-        }
+        self.gives_tag();
     }
 
     /// Something came for an engine.

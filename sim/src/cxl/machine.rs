@@ -12,6 +12,7 @@ use super::last_level::{LastLevel, PushedLines};
 use super::link::{Channel, Class, LayerCounters};
 use super::parameters::CxlParameters;
 use super::pcie::{DmaPiece, DmaRead};
+use super::ports::{PORTS, Port};
 use super::recorder::Recorder;
 use crate::agenda::{Agenda, HasAgenda};
 use crate::credits::Credits;
@@ -121,6 +122,8 @@ pub(crate) enum Event {
     AtHome(u32),
     /// The transaction of a line is over.
     Finishes(u32),
+    /// A port of the coherence engine takes the next request.
+    PortFree(usize),
     /// An operation of the device is looked up in its cache.
     LookedUp(u32),
     /// It is done.
@@ -215,8 +218,9 @@ pub struct Machine {
     pub(super) operations: Slab<DeviceOperation>,
     pub(super) reads: Slab<super::dcoh::DeviceRead>,
     pub(super) in_flight: Credits,
-    /// Until when the port for packets, and that for descriptors, is taken.
-    pub(super) admitted_until: [u64; 2],
+    pub(super) ports: [Port; PORTS],
+    /// The port whose request had the last tag.
+    pub(super) last_tag: usize,
     pub(super) installed_until: u64,
     /// The operation that waits for the host, and those behind it, by line.
     pub(super) pending: BTreeMap<u32, u32>,
@@ -269,6 +273,7 @@ impl HasAgenda for Machine {
             Event::Handled(message) => self.handled(message),
             Event::AtHome(job) => self.at_home(job),
             Event::Finishes(line) => self.finishes(line),
+            Event::PortFree(port) => self.looks_again(port),
             Event::LookedUp(operation) => self.looked_up(operation),
             Event::DeviceDone(operation) => self.device_done(operation),
             Event::AtRoot(piece) => self.at_root(piece),
@@ -334,7 +339,8 @@ impl Machine {
             operations: Slab::new(),
             reads: Slab::new(),
             in_flight: Credits::new(p.dcoh.requests_in_flight),
-            admitted_until: [0; 2],
+            ports: Default::default(),
+            last_tag: 0,
             installed_until: 0,
             pending: BTreeMap::new(),
             behind: BTreeMap::new(),

@@ -11,7 +11,8 @@
 //! | `home.rs` | the home agents: a line's transactions in turn, memory |
 //! | `last_level.rs` | the last-level cache, and what the host's monitoring tells of it |
 //! | `link.rs` | the link's credits and retries |
-//! | `dcoh.rs` | the device's coherence engine: its caches, its memory, requests in flight |
+//! | `dcoh.rs` | the device's coherence engine: its caches, its memory |
+//! | `ports.rs` | its ports, and the requests that it may have under way |
 //! | `recorder.rs` | what is written down of a run |
 //! | `pcie.rs` | registers, interrupts, and DMA over PCIe |
 //! | [`parameters`] | what the machine is made of |
@@ -36,6 +37,7 @@ mod link;
 pub mod machine;
 pub mod parameters;
 mod pcie;
+mod ports;
 mod recorder;
 mod reorder;
 pub mod simulation;

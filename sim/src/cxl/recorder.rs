@@ -194,14 +194,14 @@ impl Machine {
         recorder.message("MemoryWrite", line, way, (self.agenda.now, done), recorder.present.handled);
     }
 
-    /// Writes down that an engine's operation is looked up by the coherence engine at `there`.
-    pub(super) fn note_access(&mut self, key: u32, there: u64) {
+    /// Writes down that an engine's operation, which came to its port at `asked`, is looked up by the coherence engine at `there`.
+    pub(super) fn note_access(&mut self, key: u32, asked: u64, there: u64) {
         let Some(recorder) = &mut self.recorder else { return };
         let operation = &self.operations[key as usize];
         let line = &self.lines[operation.line as usize].device;
         let name = of_operation(&operation.operation, (line.home == Side::Device).then_some(line.bias));
         if let Some(agent) = agent_of(operation.purpose, |read| self.reads[read as usize].agent) {
-            recorder.asks_dcoh(key, operation.line, name, agent, (self.agenda.now, there));
+            recorder.asks_dcoh(key, operation.line, name, agent, (asked, there));
         }
     }
 
@@ -299,6 +299,7 @@ impl Recorder {
             Event::LookedUp(key) | Event::DeviceDone(key) => (&self.operations, key),
             Event::AtRoot(key) | Event::DmaDone(key) => (&self.pieces, key),
             Event::Room(..)
+            | Event::PortFree(_)
             | Event::Interrupts(_)
             | Event::Drains(_)
             | Event::RegisterWritten(..)
@@ -392,9 +393,23 @@ impl Recorder {
 
     // ---- the device ---------------------------------------------------------------------------------------------
 
-    /// An engine's access is on its way to the coherence engine.
-    pub(super) fn asks_dcoh(&mut self, key: u32, line: u32, name: &'static str, agent: usize, times: (u64, u64)) {
-        let asks = self.asks(name, line, (place_of(agent), DCOH), times);
+    /// An engine's access comes to a port of the coherence engine, caused by what is being handled.
+    pub(super) fn is_to_pass(&mut self, key: u32) {
+        self.operations.insert(key, self.present.last);
+    }
+
+    /// It passes the port.
+    pub(super) fn asks_dcoh(
+        &mut self,
+        key: u32,
+        line: u32,
+        name: &'static str,
+        agent: usize,
+        (sent, arrives): (u64, u64),
+    ) {
+        let cause = self.operations.get(&key).copied().flatten();
+        let way = Way { name, line: line.into(), from: place_of(agent), to: DCOH, asks: true };
+        let asks = self.log.write(way, sent, arrives, cause);
         self.operations.insert(key, asks);
     }
 

@@ -63,6 +63,56 @@ fn a_descriptor_does_not_wait_behind_a_packet_for_the_port() {
 }
 
 #[test]
+fn packets_that_wait_for_their_port_keep_no_tag_from_a_descriptor() {
+    let p = between_refreshes("agilex7");
+    let lines = 400;
+    assert!(lines > p.dcoh.requests_in_flight as usize, "as many as wait have no tags left");
+    let took = run(
+        &p,
+        512,
+        |_, _| (),
+        move |device, places| {
+            device.read(places.host, &mut [0; 64], StateHint::CacheableShared);
+            device.write(places.packets, &vec![1; 64 * lines], StateHint::NonCacheable);
+            let start = device.now();
+            device.read(places.host, &mut [0; 64], StateHint::CacheableShared);
+            device.now().since(start).picoseconds()
+        },
+    );
+    assert_eq!(took, p.dcoh.hit, "it is in the device's cache");
+}
+
+#[test]
+fn ports_that_wait_for_tags_take_turns() {
+    let mut p = between_refreshes("agilex7");
+    p.dcoh.requests_in_flight = 8;
+    let done = |descriptors: u64| {
+        run(
+            &p,
+            512,
+            |_, _| (),
+            move |device, places| {
+                device.write(places.packets, &[1; 64 * 200], StateHint::NonCacheable);
+                let start = device.now();
+                let tags: Vec<ReadTag> = (0..descriptors)
+                    .map(|line| device.start_read(places.host.lines(line), 64, StateHint::NonCacheable))
+                    .collect();
+                for (line, tag) in (0..).zip(tags) {
+                    device.finish_read(tag, places.host.lines(line), &mut [0; 64]);
+                }
+                let read = device.now().since(start).picoseconds();
+                device.await_writes();
+                (read, device.now().since(start).picoseconds())
+            },
+        )
+    };
+    let ((_, alone), (read, both)) = (done(0), done(20));
+    // Each of the twenty has every second tag, so forty requests' time of two hundred and twenty.
+    assert!(both > alone && read < both / 4, "{read} of {both} ps, packets alone {alone}");
+    assert!(read > both / 10, "a descriptor passes no more than one packet: {read} of {both} ps");
+}
+
+#[test]
 fn two_ports_fill_the_slots_of_the_link() {
     let mut p = between_refreshes("agilex7");
     (p.dcoh.ports, p.dcoh.requests_in_flight) = (4, 2_000);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Address, Core, Device, LINE_BYTES, Layout, Time};
+use conic_fabric::{Address, Core, Device, Home, LINE_BYTES, Layout, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{
     Homes, Host, MOST_IN_A_BATCH, PushControl, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter,
@@ -113,8 +113,6 @@ pub const TRANSMIT_STAGE: &str = "transmit stage";
 /// than what is asked for, in which a device that polls does nothing else.
 const WARMING_GAP: Time = Time::from_nanoseconds(5_000);
 
-/// Descriptors that the receive side keeps read ahead.
-const AHEAD: usize = 16;
 /// Packets that the host takes at once.
 const BURST: usize = 32;
 
@@ -133,6 +131,13 @@ fn word(frame: &[u8], place: usize) -> u64 {
 
 fn shape(design: &Design, bytes: usize) -> Shape {
     Shape { homes: design.homes, ..Shape::for_packets(bytes as u64) }
+}
+
+/// Descriptors that the receive side of a ring keeps read ahead where so many are posted: as many as the device's cache has room for, of
+/// the host's lines or of its own, among all rings. (Section 4.2 has it prefetch those that are available.) Over PCIe the same.
+pub(super) fn ahead(machine: &CxlParameters, ring: Home, rings: usize) -> usize {
+    let bytes = if ring == Home::Host { machine.dcoh.hmc_bytes } else { machine.dcoh.dmc_bytes };
+    (bytes / LINE_BYTES) as usize / rings.max(1)
 }
 
 /// Packets of a size that go once round the buffers of all rings of a design, which is more than once round the rings. Behind them every
@@ -322,7 +327,8 @@ pub(super) fn wait_until<D: Device>(engine: &CxlDevice<'_>, receiver: &mut Recei
 fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Queues, question: &Loopback) {
     let stage = Time::from_picoseconds(engine.machine().borrow().parameters().device.receive_stage);
     let batch = question.design.receive_batch.clamp(1, MOST_IN_A_BATCH);
-    let mut receiver = Receiver::new(queues, face, question.design.requests, AHEAD.max(2 * batch));
+    let ahead = ahead(&question.machine, question.design.homes.rx_ring, question.design.rings);
+    let mut receiver = Receiver::new(queues, face, question.design.requests, ahead);
     let mut frames = vec![vec![0; question.bytes]; batch];
     // The host has posted its descriptors, and the caches are at rest.
     let begin = Time::from_nanoseconds(50_000);

@@ -14,7 +14,7 @@ use conic_sim::cxl::{CacheMonitoring, CxlCore, CxlDevice, CxlParameters, CxlSimu
 use conic_sim::link::mix;
 use conic_sim::{Failure, Role};
 
-use super::loopback::{fill, set_write_back, wait_until};
+use super::loopback::{ahead, fill, set_write_back, wait_until};
 
 /// A question.
 #[derive(Clone, Debug)]
@@ -69,8 +69,6 @@ impl PressureOutcome {
 
 /// Packets that the host takes from the ring at once.
 const BURST: usize = 32;
-/// Descriptors that the receive side keeps read ahead.
-const AHEAD: usize = 16;
 /// Lines that a neighbour reads one behind the other; then it goes on elsewhere.
 const STRIDE: u64 = 8;
 
@@ -228,7 +226,8 @@ fn deliver(
     question: &Pressure,
     outcome: &RefCell<PressureOutcome>,
 ) {
-    let mut receiver = Receiver::new(queues, *engine, question.requests, AHEAD);
+    let ahead = ahead(&question.machine, queues.shape.homes.rx_ring, question.rings);
+    let mut receiver = Receiver::new(queues, *engine, question.requests, ahead);
     let mut frame = vec![0; question.bytes];
     // The host has posted its descriptors.
     let begin = Time::from_nanoseconds(50_000);

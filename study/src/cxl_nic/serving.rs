@@ -11,7 +11,7 @@ use conic_sim::draws::Draws;
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
-/// Where requests are answered.
+/// Where requests are answered. Both keep what a client stores until its place is needed (section 5.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     /// By logic on a CXL device of type 2, which reads what it lacks coherently.
@@ -132,12 +132,14 @@ pub fn serve(question: &Serving) -> Result<Served, Failure> {
         match asked.server {
             Server::Logic => {
                 let through = Through::Coherent { read: StateHint::CacheableOwned, write: StateHint::CacheableOwned };
-                answer(Handler::new(*device, *device, database, through, (0, 0)), device, &asked, &into);
+                let handler = Handler::new(*device, *device, database, through, (0, 0)).writing_back();
+                answer(handler, device, &asked, &into);
             }
             Server::Software => {
                 let remote = device.dma();
                 remote.set_up_by_rdma();
-                answer(Handler::new(*device, remote, database, Through::Remote, (0, 0)), device, &asked, &into);
+                let handler = Handler::new(*device, remote, database, Through::Remote, (0, 0)).writing_back();
+                answer(handler, device, &asked, &into);
             }
         }
     });
@@ -201,6 +203,7 @@ where
         served.hits = hits / (hits + misses);
         drop(served);
         // What goes on behind an answer is over before the next request.
+        handler.settle();
         device.wait_until(device_now(device) + Time::from_nanoseconds(5_000));
     }
 }

@@ -10,7 +10,7 @@ use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation}
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
-use super::loopback::{Attachment, Design, place};
+use super::loopback::{Attachment, Design, ahead, place};
 
 /// One direction at full speed.
 #[derive(Clone, Debug)]
@@ -134,7 +134,8 @@ pub fn receive(question: &Throughput) -> Result<Flow, Failure> {
 /// The device's receive side of one ring: from when until when.
 fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> Span {
     let batch = asked.design.receive_batch.min(MOST_IN_A_BATCH);
-    let mut receiver = Receiver::new(queues, face, asked.design.requests, 2 * batch.max(8));
+    let ahead = ahead(&asked.machine, asked.design.homes.rx_ring, asked.design.rings);
+    let mut receiver = Receiver::new(queues, face, asked.design.requests, ahead);
     let frames = vec![vec![1; asked.bytes]; batch];
     engine.wait_until(Time::from_nanoseconds(50_000));
     let ((warm, counting), mut begin) = (asked.of_ring(), Moment::of(engine, 0));

@@ -33,6 +33,8 @@ pub struct Database {
     pub(super) buckets: Address,
     /// The values of each bucket's four keys.
     values: Address,
+    /// How often the host has asked for what the device alone has, and, a line further, which of these the device has answered.
+    recalls: Address,
     bytes_of_device: u64,
 }
 
@@ -72,7 +74,8 @@ impl DatabaseShape {
         let bytes_of_values = WAYS as u64 * self.buckets * self.lines_of_copy() * LINE_BYTES;
         let values = layout.add("values", bytes_of_values, LINE_BYTES, Home::Nic, none);
         let bytes_of_device = values.0 + bytes_of_values - buckets.0;
-        Database { shape: *self, entries, stamps, long_values, buckets, values, bytes_of_device }
+        let recalls = layout.add("recalls", 2 * LINE_BYTES, LINE_BYTES, Home::Host, first);
+        Database { shape: *self, entries, stamps, long_values, buckets, values, recalls, bytes_of_device }
     }
 
     /// Lines of a buffer of a value that its entry has no room for; none where there are no such values.
@@ -90,6 +93,16 @@ impl Database {
     /// Where the device's part lies, and how long it is: to be switched to device-bias.
     pub fn of_device(&self) -> (Address, u64) {
         (self.buckets, self.bytes_of_device)
+    }
+
+    /// Where the host counts what it has asked for.
+    pub(super) fn recalls(&self) -> Address {
+        self.recalls
+    }
+
+    /// Where the device says which of that it has answered.
+    pub(super) fn written_out(&self) -> Address {
+        self.recalls.lines(1)
     }
 
     /// Whether a value may be stored here.
@@ -227,6 +240,25 @@ impl Database {
         // The update is done when the device's copy of the stamp is gone.
         core.full_fence();
         true
+    }
+
+    /// Asks for what the device alone has, where it writes back; the number of this recall. Once [`Database::is_recalled`] says that
+    /// it is answered, every value is in the host's memory whose client had been told before this call that it is stored.
+    #[must_use]
+    pub fn recall<C: Core>(&self, core: &C) -> u64 {
+        let mut asked = core.load_acquire(self.recalls);
+        loop {
+            match core.compare_exchange(self.recalls, asked, asked.wrapping_add(1)) {
+                Ok(_) => return asked.wrapping_add(1),
+                Err(now) => asked = now,
+            }
+        }
+    }
+
+    /// Whether a recall is answered. The device does so when its program next attends to it ([`Handler::attend`](super::Handler::attend)).
+    pub fn is_recalled<C: Core>(&self, core: &C, number: u64) -> bool {
+        // Acquire: what was written out was there before the word. One answer is for all recalls before it.
+        core.load_acquire(self.written_out()).wrapping_sub(number) < 1 << 63
     }
 }
 

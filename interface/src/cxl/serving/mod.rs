@@ -11,16 +11,31 @@
 //! # Where a key is
 //!
 //! The database is a hash table of lines in the host's memory, an entry each, with linear probing. The device's memory holds a
-//! subset: buckets of four keys, a line of keys and the lines of each value, least recently used first to go. It is written
-//! through: what the device takes in, its logic may drop again without a word.
+//! subset: buckets of four keys, a line of keys and the lines of each value, least recently used first to go.
+//!
+//! # Where a PUT goes
+//!
+//! | | written through ([`Handler::new`]) | written back ([`Handler::writing_back`]) |
+//! |---|---|---|
+//! | a PUT of a key on the device | to the host's memory, and is answered when it is there; then to the device | to the device, marked as the only one (*dirty*): no message to the host |
+//! | a PUT of another key | the same | its entry is read (CO-read), so that a key that is absent is told; answered at once, and taken in behind the answer |
+//! | a key that has to go | is forgotten | behind the answer, a dirty value is read, its place taken, and it is written to the host's memory: before the next request, so that a later miss of the key finds it |
+//! | who may write | clients; and the host's cores ([`Database::update`]), any key at any time | clients; and the host's cores only keys of which the device has no dirty value: keys that no client PUTs, or any from a recall on until PUTs go on |
+//! | what a GET finds | the last value of both: all reads and writes have one order (linearizable) | the last value of the clients, or the host's where they have stored none; one order for all who ask the handler |
+//! | what a core of the host finds ([`Database::get`]) | the last value | a value that the key has had, whole; the last one that was written out |
+//! | everything in the host's memory | always | once a recall ([`Database::recall`], [`Handler::attend`]) is answered, everything that was stored before it; after [`Handler::write_out`] everything |
+//! | a device that is lost | loses nothing | takes the values with it that were not written out |
+//!
+//! Section 5.4 has the second. The first is for a host that updates the table itself at any time: a copy's stamp tells that the host has
+//! changed some key, not which, so a dirty value and a host's newer one could not be told apart.
 //!
 //! # Why a copy is never old
 //!
 //! The device's table is read in device-bias, so a store of the host to it would not be seen. Instead each entry of the database
 //! belongs to a *stamp*, a word in the host's memory of which the device keeps a shared copy in its cache; so looking at it
-//! costs no message until a core of the host stores it.
+//! costs no message until a core of the host stores it. A dirty value needs none: nobody else may have a newer one.
 //!
-//! | step | host updates | device answers a GET | device performs a PUT |
+//! | step | host updates | device answers a GET | device performs a PUT, written through |
 //! |---|---|---|---|
 //! | 1 | makes the stamp odd, by an atomic operation | reads the stamp, and the keys of the bucket | reads the stamp |
 //! | 2 | stores the entry | even, and the copy was taken in at this stamp: the copy | writes the entry |
