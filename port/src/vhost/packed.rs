@@ -282,6 +282,10 @@ impl PackedRing {
             let read = if descriptors < self.slots { self.read(regions, at) } else { Ok(None) };
             let found = match read {
                 Ok(None) => return Err(Put::Full),
+                // It runs on through descriptors of those before it: nothing says what comes next.
+                Ok(Some(chain)) | Err((_, chain)) if descriptors + u32::from(chain.descriptors) > self.slots => {
+                    Err((Fault::Index, chain))
+                }
                 Ok(Some(chain)) => {
                     Self::room(regions, &self.pieces[begin..]).map_err(|fault| (fault, chain)).map(|more| (chain, more))
                 }
