@@ -122,6 +122,8 @@ impl Driver {
         }
         let under = self.under_way.pop_front()?;
         assert_eq!(under.number, number, "in order");
+        // What says how much was written also says that something was (2.8.4).
+        assert_eq!(flags & !(AVAILABLE | USED), if length > 0 { WRITE } else { 0 });
         self.seen = self.seen.behind(under.descriptors, SLOTS);
         Some((under, length as usize))
     }
