@@ -283,7 +283,8 @@ impl PackedRing {
             let begin = self.pieces.len();
             let read = if descriptors < self.slots { self.read(regions, at) } else { Ok(None) };
             let found = match read {
-                Ok(None) => return Err(Put::Full),
+                // No waiting makes more room than all of the ring.
+                Ok(None) => return Err(if descriptors == self.slots { Put::TooLong } else { Put::Full }),
                 // It runs on through descriptors of those before it: nothing says what comes next.
                 Ok(Some(chain)) | Err((_, chain)) if descriptors + u32::from(chain.descriptors) > self.slots => {
                     Err((Fault::Index, chain))
