@@ -14,10 +14,10 @@ use conic_fabric::Time;
 pub use error::{TapError, TapProblem};
 
 use crate::netdevice::{ETHERNET_HEADER, is_over_mtu, longest_within_mtu};
-use crate::offload::Headers;
 use crate::offload::coalesce::{Coalescer, Joined};
 use crate::offload::segment::{LONGEST, Segments};
 use crate::offload::virtio::{HEADER_BYTES, Metadata, set_header_length};
+use crate::offload::{Headers, TCP};
 use crate::vnet::{Cutter, Work, complete};
 use crate::{Counters, Legacy, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 
@@ -116,6 +116,15 @@ struct Offload {
     cutter: Cutter,
     held: Coalescer,
     work: Work,
+    /// A frame of a packet that is cut for the kernel.
+    piece: Vec<u8>,
+}
+
+impl Offload {
+    fn new() -> Offload {
+        let (cutter, held, work) = (Cutter::new(), Coalescer::new(), Work::default());
+        Offload { cutter, held, work, piece: vec![0; LONGEST] }
+    }
 }
 
 impl Tap {
@@ -179,7 +188,7 @@ impl Tap {
             device,
             mtu,
             gone: false,
-            offload: offload.then(|| Offload { cutter: Cutter::new(), held: Coalescer::new(), work: Work::default() }),
+            offload: offload.then(Offload::new),
             counters: Counters::default(),
         };
         Ok(devices.into_iter().map(queue).collect())
@@ -339,14 +348,43 @@ impl Tap {
         Ok(Some(length))
     }
 
-    /// Whether one of the frames that a packet stands for is longer than the interface sends.
-    fn cuts_over_mtu(&self, packet: &[u8], metadata: Metadata) -> bool {
-        let cut = metadata.segmentation.map(|segmentation| Segments::of(packet, segmentation));
+    /// Whether one of the frames that a packet stands for, cut so, is longer than the interface sends.
+    fn cuts_over_mtu(&self, packet: &[u8], cut: Option<Option<Segments>>) -> bool {
         match cut {
             None => is_over_mtu(packet, self.mtu),
             Some(None) => true,
             Some(Some(cut)) => cut.longest() > longest_within_mtu(packet, self.mtu),
         }
+    }
+
+    /// Writes a packet with what is left to do for it.
+    fn write_unfinished(
+        &mut self,
+        packet: &[u8],
+        metadata: Metadata,
+        headers: &Headers,
+    ) -> Result<Transmit, PortError> {
+        let mut header = [0; HEADER_BYTES];
+        metadata.write(Some(headers), &mut header);
+        set_header_length(&mut header, headers.transport + headers.transport_length(packet));
+        let result = self.device.write(Some(&header), packet);
+        self.written(result)
+    }
+
+    /// Writes a packet as the frames that it stands for. As the first went; if others did not, the sender finds out by its flow, as on any wire.
+    fn write_cut(&mut self, packet: &[u8], mut cut: Segments) -> Result<Transmit, PortError> {
+        let mut first = None;
+        while let Some(offload) = &mut self.offload
+            && let Some(length) = cut.next(packet, &mut offload.piece)
+        {
+            let result = self.device.write(Some(&[0; HEADER_BYTES]), &offload.piece[..length]);
+            offload.work.packets_cut += u64::from(first.is_none());
+            let written = self.written(result)?;
+            if *first.get_or_insert(written) != Transmit::Accepted {
+                break;
+            }
+        }
+        Ok(first.unwrap_or(Transmit::Refused))
     }
 }
 
@@ -398,7 +436,8 @@ impl Port for Tap {
             self.counters.refused_length += 1;
             return Ok(Transmit::Refused);
         };
-        if self.cuts_over_mtu(packet, metadata) {
+        let cut = metadata.segmentation.map(|segmentation| Segments::of(packet, segmentation));
+        if self.cuts_over_mtu(packet, cut) {
             self.counters.refused_over_mtu += 1;
             return Ok(Transmit::Refused);
         }
@@ -410,11 +449,11 @@ impl Port for Tap {
             self.counters.transmit_full += 1;
             return Ok(Transmit::Full);
         }
-        let mut header = [0; HEADER_BYTES];
-        metadata.write(Some(&headers), &mut header);
-        set_header_length(&mut header, headers.transport + headers.transport_length(packet));
-        let result = self.device.write(Some(&header), packet);
-        let outcome = self.written(result)?;
+        let outcome = match cut.flatten() {
+            // Kernels before 6.2 take none of UDP that they are to cut.
+            Some(cut) if headers.protocol != TCP => self.write_cut(packet, cut)?,
+            _ => self.write_unfinished(packet, metadata, &headers)?,
+        };
         match outcome {
             Transmit::Accepted => self.counters.count_transmitted(packet.len()),
             Transmit::Full => self.counters.transmit_full += 1,
