@@ -66,7 +66,7 @@ pub use half::Half;
 use half::{Outside, Side};
 pub use options::VhostOptions;
 use ring::{Fault, LONG_HEADER, Put, Taken};
-use rings::{Reach, bits, next_of};
+use rings::{Reach, Served, bits, next_of};
 
 /// Milliseconds between two looks at the socket of a frontend.
 const LOOK: u64 = 1;
@@ -232,8 +232,11 @@ impl<H: Half> Card<H> {
         match &mut self.control {
             Some(control) => control.end(now, why, &self.outside, &mut self.counts),
             None => {
+                // In its place may be one of the next session by now.
+                let of_session = |served: &mut Served<_>| served.session == self.session;
+                let served = self.outside.rings.all().lock(number).served.take_if(of_session);
                 // Whoever unmaps the last of memory gives all its pages back, and others wait for this thread.
-                self.outside.closer.close(self.outside.rings.all().lock(number).served.take());
+                self.outside.closer.close(served);
                 self.outside.rings.all().complain(self.session, why);
             }
         }

@@ -436,3 +436,31 @@ fn a_ring_that_begins_behind_the_end_of_its_part_goes_on_too() {
     (0..5).for_each(|_| guest.send(1));
     guest.settle(0, &mut || look(&mut own, Time::ZERO));
 }
+
+#[test]
+fn a_fault_of_a_session_that_is_over_takes_no_ring_of_the_next() {
+    let folder = folder();
+    let options = options(&folder);
+    let mut own: Vec<Option<VhostUser>> = parts(&options, 2).into_iter().map(Some).collect();
+    let mut guest = Guest::connect(&options.socket, 2, &mut || look(&mut own, Time::ZERO));
+    let session = |own: &[Option<VhostUser>]| {
+        let part = own[1].as_ref().expect("it is there");
+        part.outside.rings.all().lock(3).served.as_ref().expect("it is in use").session
+    };
+    let before = session(&own);
+    guest.frontend.hang_up();
+    look(&mut own, milliseconds(5));
+    guest = Guest::connect(&options.socket, 2, &mut || look(&mut own, milliseconds(5)));
+    let now = session(&own);
+    assert_ne!(before, now);
+    let part = own[1].as_mut().expect("it is there");
+    part.fault(Time::ZERO, (3, before), Fault::Index);
+    (0..5).for_each(|_| guest.send(1));
+    guest.settle(0, &mut || look(&mut own, milliseconds(5)));
+    // One of its own does.
+    let part = own[1].as_mut().expect("it is there");
+    part.fault(Time::ZERO, (3, now), Fault::Index);
+    assert!(part.outside.rings.all().lock(3).served.is_none());
+    look(&mut own, milliseconds(10));
+    assert!(guest.frontend.is_shut_out());
+}
