@@ -13,6 +13,7 @@ use conic_fabric::Time;
 
 pub use error::{TapError, TapProblem};
 
+use crate::legacy::Heir;
 use crate::netdevice::{ETHERNET_HEADER, is_over_mtu, longest_within_mtu};
 use crate::offload::coalesce::{Coalescer, Joined};
 use crate::offload::segment::{LONGEST, Segments};
@@ -172,14 +173,22 @@ impl Tap {
     /// # Errors
     /// What was given is not of a TAP interface, or it was opened with other options.
     pub fn inherit(options: &TapOptions, legacies: Vec<Legacy>) -> Result<Vec<Tap>, PortError> {
-        let descriptors = legacies.into_iter().flat_map(|legacy| legacy.descriptors);
-        let resume = |descriptor| kernel::Device::resume(descriptor, options.queues > 1, options.offload);
-        let devices = descriptors.map(resume).collect::<Result<Vec<_>, _>>()?;
-        if devices.len() != options.queues {
-            let name = options.name.clone().unwrap_or_default();
-            return Err(TapError { name, problem: TapProblem::NotTap }.into());
+        let failed = |problem| TapError { name: options.name.clone().unwrap_or_default(), problem };
+        let (mut devices, mut heirs) = (Vec::new(), Vec::new());
+        for mut legacy in legacies {
+            let descriptor = legacy.descriptors.pop().ok_or_else(|| failed(TapProblem::NotTap))?;
+            devices.push(kernel::Device::resume(descriptor, options.queues > 1, options.offload)?);
+            heirs.push(Heir::of(legacy));
         }
-        Tap::of(devices, options.offload)
+        if devices.len() != options.queues {
+            return Err(failed(TapProblem::NotTap).into());
+        }
+        let mut queues = Tap::of(devices, options.offload)?;
+        for (queue, heir) in queues.iter_mut().zip(&mut heirs) {
+            let gone_on = queue.offload.iter_mut().try_for_each(|offload| offload.cutter.go_on(heir));
+            gone_on.map_err(|error| failed(TapProblem::Gone(error)))?;
+        }
+        Ok(queues)
     }
 
     fn of(devices: Vec<kernel::Device>, offload: bool) -> Result<Vec<Tap>, PortError> {
@@ -510,7 +519,9 @@ impl Port for Tap {
         // What the kernel does not take now is lost, as on a wire that is full.
         let _ = self.write_held();
         let descriptor = self.device.as_fd().try_clone_to_owned().ok().filter(|_| !self.gone)?;
-        Some(Legacy { descriptors: vec![descriptor], ..Legacy::default() })
+        let mut legacy = Legacy { descriptors: vec![descriptor], ..Legacy::default() };
+        self.offload.iter().for_each(|offload| offload.cutter.pass_on(&mut legacy.words));
+        Some(legacy)
     }
 
     fn finish(&mut self) -> Result<(), PortError> {

@@ -447,6 +447,37 @@ fn a_queue_is_gone_on_with_as_it_was_opened_and_all_that_was_held_has_left() {
     }
 }
 
+#[test]
+fn a_packet_that_is_being_cut_is_cut_to_its_end_by_whoever_goes_on() {
+    const FRAMES: usize = 8;
+    let Some((mut one, mut two)) = bridged() else { return };
+    let frames: Vec<Vec<u8>> = (0..FRAMES).map(|number| segment(number, 7)).collect();
+    let mut came = Vec::new();
+    for _ in 0..1000 {
+        if came.is_empty() {
+            frames.iter().for_each(|frame| assert_eq!(one.transmit(Time::ZERO, frame).unwrap(), Transmit::Accepted));
+            one.flush(Time::ZERO).unwrap();
+            wait(&two);
+        }
+        let mut buffer = [0; MAX_FRAME];
+        match two.receive(Time::ZERO, &mut buffer).unwrap() {
+            Receive::Frame { length, .. } if buffer[12..14] == [0x81, 0] => came.push(buffer[..length].to_vec()),
+            Receive::None if !came.is_empty() => break,
+            _ => {}
+        }
+        if came.len() == 1 {
+            let options = TapOptions { offload: true, ..options("conictwo") };
+            let (legacy, mut short) = (two.bequeath().unwrap(), two.bequeath().unwrap());
+            short.words.pop();
+            assert!(Tap::inherit(&options, vec![short]).is_err());
+            two = Tap::inherit(&options, vec![legacy]).unwrap().remove(0);
+        }
+    }
+    // The bridge may have had several rounds of them before it passed any on.
+    assert!(!came.is_empty() && came.len().is_multiple_of(FRAMES), "{}", came.len());
+    assert!(came.iter().zip(frames.iter().cycle()).all(|(came, sent)| came[30..] == sent[30..]));
+}
+
 /// A kernel before 6.2 takes no UDP that it is to cut.
 #[test]
 fn udp_reaches_the_kernel_cut() {

@@ -88,7 +88,9 @@ impl Half for Backend {
     }
 
     fn pass_on(card: &mut Card<Backend>) -> Option<Legacy> {
-        card.pass_on().ok()
+        let mut legacy = card.pass_on().ok()?;
+        card.cutter.pass_on(&mut legacy.words);
+        Some(legacy)
     }
 }
 

@@ -10,6 +10,7 @@
 //! | of each ring: slots, its parts in three words, by which address it is logged, where it stopped, what there is of it in bits; its descriptors | a frontend |
 //! | which session it is | the first of several parts |
 //! | words: which session (0: none), how many rings it had in use; of each its number and where it stopped | any other part |
+//! | words: the rest of a packet that is being cut (`crate::vnet`) | last of each part, where there is one |
 //!
 //! The one that stops shows the driver what it has used, so that a split ring's own index says where it stands. Parts stop one after the other,
 //! each its own rings: those of a part that goes on for a while are marked, and where they stopped is in what that part gives. A
@@ -167,6 +168,9 @@ impl VhostUser {
                 control.peer = Some(Peer::resumed(channel, device));
                 port.counts.sessions = FIRST_SESSION;
             }
+        }
+        for (port, heir) in ports.iter_mut().zip(&mut heirs) {
+            port.cutter.go_on(heir)?;
         }
         Ok(ports)
     }

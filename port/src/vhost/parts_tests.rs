@@ -9,7 +9,7 @@ use conic_native::Flag;
 use super::half::feature;
 use super::message::Place;
 use super::ring::tests::{Driver, REGION};
-use super::tests::{Frontend, MODERN, event, folder, is_awake, milliseconds, options};
+use super::tests::{Frontend, MODERN, TO_CUT, begun, event, folder, is_awake, milliseconds, options, received};
 use super::*;
 use crate::offload::virtio::Checksum;
 
@@ -435,6 +435,25 @@ fn a_ring_that_begins_behind_the_end_of_its_part_goes_on_too() {
     assert!(own.iter().flatten().all(VhostUser::is_connected));
     (0..5).for_each(|_| guest.send(1));
     guest.settle(0, &mut || look(&mut own, Time::ZERO));
+}
+
+#[test]
+fn each_part_leaves_the_rest_of_a_packet_that_it_cuts() {
+    let folder = folder();
+    let options = VhostOptions { queues: 2, offload: true, ..options(&folder) };
+    let mut own: Vec<Option<VhostUser>> = parts(&options, 2).into_iter().map(Some).collect();
+    let features = MODERN | feature::SEVERAL_QUEUES | feature::CHECKSUM | feature::HOST_TCP[0];
+    let mut guest = Guest::connect_with(&options.socket, 2, features, &mut || look(&mut own, Time::ZERO));
+    let mut own: Vec<VhostUser> = own.into_iter().flatten().collect();
+    for (pair, part) in own.iter_mut().enumerate() {
+        guest.pairs[pair][1].send(&TO_CUT, &begun(1500 + 400 * pair));
+        assert_eq!(received(part).len(), 1054);
+    }
+    let legacies = own.iter_mut().map(|part| part.bequeath().expect("it can be passed on")).collect();
+    let mut own = VhostUser::inherit(&options, legacies).expect("they go on");
+    for (part, rest) in own.iter_mut().zip([554, 954]) {
+        assert_eq!(received(part).len(), rest);
+    }
 }
 
 #[test]

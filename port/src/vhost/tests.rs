@@ -354,6 +354,65 @@ fn another_process_goes_on_where_this_one_stops() {
     assert!(VhostUser::inherit(&options, vec![short]).is_err());
 }
 
+/// What a port receives, of which something is there.
+pub(super) fn received(port: &mut VhostUser) -> Vec<u8> {
+    let mut frame = vec![0; MAX_FRAME];
+    match port.receive(Time::ZERO, &mut frame).expect("a port") {
+        Receive::Frame { length, .. } => frame[..length].to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_packet_that_is_being_cut_is_cut_to_its_end_by_whoever_goes_on() {
+    let folder = folder();
+    let options = VhostOptions { offload: true, ..options(&folder) };
+    let mut port = VhostUser::open(&options).expect("a port");
+    let mut guest = Guest::start(&mut port, MODERN | feature::CHECKSUM | feature::HOST_TCP[0]);
+    guest.outward.send(&TO_CUT, &begun(2500));
+    let whole: Vec<Vec<u8>> = (0..3).map(|_| received(&mut port)).collect();
+    // Its frontend may have gone meanwhile.
+    for is_there in [true, false] {
+        guest.outward.send(&TO_CUT, &begun(2500));
+        assert_eq!(received(&mut port), whole[0]);
+        if !is_there {
+            guest.frontend.hang_up();
+            port.attend(milliseconds(1));
+        }
+        let legacy = port.bequeath().expect("a legacy");
+        drop(port);
+        port = VhostUser::inherit(&options, vec![legacy]).expect("a port").remove(0);
+        assert_eq!((port.is_up(), port.next_due()), (is_there, Some(Time::ZERO)));
+        assert_eq!([received(&mut port), received(&mut port)], whole[1..]);
+        let got = port.receive(Time::ZERO, &mut [0; MAX_FRAME]).expect("a port");
+        assert_eq!(got, Receive::None, "nothing comes twice");
+    }
+    // What does not belong to such a packet is an error.
+    let mut guest = Guest::start(&mut port, MODERN | feature::CHECKSUM | feature::HOST_TCP[0]);
+    guest.outward.send(&TO_CUT, &begun(100));
+    received(&mut port);
+    let before = port.bequeath().expect("a legacy").words.len();
+    for change in [
+        |words: &mut Vec<u64>, _| words.truncate(words.len() - 1),
+        |words, _| words.push(0),
+        |words, at| words[at] = 1 << 17,
+        |words, at| words[at] = 30,
+        |words, at| words[at + 1] = 0,
+        |words, at| words[at + 2] = 1,
+        |words, at| words[at + 2] = 3000,
+    ] as [fn(&mut Vec<u64>, usize); 7]
+    {
+        let mut port = VhostUser::open(&VhostOptions { socket: "@conic-vhost-cut".to_owned(), ..options.clone() });
+        let port = port.as_mut().expect("a port");
+        let mut guest = Guest::start(port, MODERN | feature::CHECKSUM | feature::HOST_TCP[0]);
+        guest.outward.send(&TO_CUT, &begun(2500));
+        received(port);
+        let mut legacy = port.bequeath().expect("a legacy");
+        change(&mut legacy.words, before);
+        assert!(VhostUser::inherit(&options, vec![legacy]).is_err());
+    }
+}
+
 #[test]
 fn a_packed_ring_stands_where_it_takes_and_uses_and_dpdk_says_the_one_alone() {
     let folder = folder();
@@ -519,7 +578,7 @@ fn broken_descriptors_end_a_session_when_they_are_many_and_an_index_at_once() {
 }
 
 /// A TCP packet over IPv4 with so many bytes of payload, its checksum begun.
-fn begun(payload: usize) -> Vec<u8> {
+pub(super) fn begun(payload: usize) -> Vec<u8> {
     let mut packet = [&[2; 12][..], &[8, 0, 0x45, 0], &(40 + payload as u16).to_be_bytes()].concat();
     packet.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     packet.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
@@ -537,7 +596,7 @@ fn begun_datagram(payload: usize) -> Vec<u8> {
 }
 
 /// A packet of which is left what a driver says in this header.
-const TO_CUT: [u8; LONG_HEADER] = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
+pub(super) const TO_CUT: [u8; LONG_HEADER] = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
 
 #[test]
 fn what_a_driver_leaves_is_done_and_what_it_takes_is_left() {
