@@ -46,6 +46,7 @@ const PARTS: u64 = 16;
 /// Where it stopped is said by the part that it belongs to.
 const ELSEWHERE: u64 = 32;
 const LOGGED: u64 = 64;
+const DISCARDS: u64 = 128;
 /// The number of a session that another process had.
 const FIRST_SESSION: u64 = 1;
 
@@ -106,7 +107,8 @@ impl VhostUser {
                 | bit(CALL, queue.call.is_some())
                 | bit(PARTS, queue.parts.is_some())
                 | bit(ELSEWHERE, is_elsewhere)
-                | bit(LOGGED, queue.log.is_some());
+                | bit(LOGGED, queue.log.is_some())
+                | bit(DISCARDS, queue.discards);
             let (slots, log, base) = (queue.slots.into(), queue.log.unwrap_or(0), queue.base.into());
             legacy.words.extend([slots, descriptors, used, available, log, base, bits]);
             for bell in [&queue.kick, &queue.call].into_iter().flatten() {
@@ -258,11 +260,11 @@ impl VhostUser {
             }
         }
         let Some(queue) = device.queues.get_mut(number) else { return Ok((Queue::default(), false, false)) };
-        let (is_started, is_enabled) = (bits & STARTED != 0, bits & ENABLED != 0);
+        let (is_started, is_enabled, discards) = (bits & STARTED != 0, bits & ENABLED != 0, bits & DISCARDS != 0);
         let (kick, call) = (queue.kick.take(), queue.call.take());
         let parts = (bits & PARTS != 0).then_some(parts);
         let log = (bits & LOGGED != 0).then_some(log);
-        let queue = Queue { slots, parts, log, kick, call, is_started, is_enabled, base, is_used: false };
+        let queue = Queue { slots, parts, log, kick, call, is_started, is_enabled, discards, base, is_used: false };
         Ok((queue, bits & ELSEWHERE != 0, is_right))
     }
 }

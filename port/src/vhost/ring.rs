@@ -99,6 +99,8 @@ pub enum Taken {
     TooLong,
     /// It was left out: what its descriptors say cannot be.
     Refused(Fault),
+    /// It was left out: the driver has switched the ring off.
+    Discarded,
 }
 
 /// What putting a packet came to.

@@ -117,7 +117,7 @@ impl<H: Half> Card<H> {
             self.cutter = cutter;
             match taken {
                 Taken::None => return Receive::None,
-                Taken::Refused(_) => return Receive::Skipped,
+                Taken::Refused(_) | Taken::Discarded => return Receive::Skipped,
                 Taken::TooLong => {
                     self.counters.skipped_oversized += 1;
                     return Receive::Skipped;
