@@ -37,7 +37,7 @@ pub struct Counters {
     pub transmit_full: u64,
     /// Frames refused on transmit: not 60 to 9600 bytes long.
     pub refused_length: u64,
-    /// Frames refused on transmit: longer than the interface's MTU allows.
+    /// Frames refused on transmit: longer than the interface's MTU allows, or than all of the peer's ring has room for.
     pub refused_over_mtu: u64,
     /// Frames refused on transmit by the kernel: interface down, or no memory.
     pub refused_by_kernel: u64,

@@ -13,11 +13,12 @@ use conic_fabric::Time;
 
 pub use error::{TapError, TapProblem};
 
+use crate::legacy::Heir;
 use crate::netdevice::{ETHERNET_HEADER, is_over_mtu, longest_within_mtu};
-use crate::offload::Headers;
 use crate::offload::coalesce::{Coalescer, Joined};
 use crate::offload::segment::{LONGEST, Segments};
 use crate::offload::virtio::{HEADER_BYTES, Metadata, set_header_length};
+use crate::offload::{Headers, TCP};
 use crate::vnet::{Cutter, Work, complete};
 use crate::{Counters, Legacy, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 
@@ -116,6 +117,15 @@ struct Offload {
     cutter: Cutter,
     held: Coalescer,
     work: Work,
+    /// A frame of a packet that is cut for the kernel.
+    piece: Vec<u8>,
+}
+
+impl Offload {
+    fn new() -> Offload {
+        let (cutter, held, work) = (Cutter::new(), Coalescer::new(), Work::default());
+        Offload { cutter, held, work, piece: vec![0; LONGEST] }
+    }
 }
 
 impl Tap {
@@ -163,14 +173,22 @@ impl Tap {
     /// # Errors
     /// What was given is not of a TAP interface, or it was opened with other options.
     pub fn inherit(options: &TapOptions, legacies: Vec<Legacy>) -> Result<Vec<Tap>, PortError> {
-        let descriptors = legacies.into_iter().flat_map(|legacy| legacy.descriptors);
-        let resume = |descriptor| kernel::Device::resume(descriptor, options.queues > 1, options.offload);
-        let devices = descriptors.map(resume).collect::<Result<Vec<_>, _>>()?;
-        if devices.len() != options.queues {
-            let name = options.name.clone().unwrap_or_default();
-            return Err(TapError { name, problem: TapProblem::NotTap }.into());
+        let failed = |problem| TapError { name: options.name.clone().unwrap_or_default(), problem };
+        let (mut devices, mut heirs) = (Vec::new(), Vec::new());
+        for mut legacy in legacies {
+            let descriptor = legacy.descriptors.pop().ok_or_else(|| failed(TapProblem::NotTap))?;
+            devices.push(kernel::Device::resume(descriptor, options.queues > 1, options.offload)?);
+            heirs.push(Heir::of(legacy));
         }
-        Tap::of(devices, options.offload)
+        if devices.len() != options.queues {
+            return Err(failed(TapProblem::NotTap).into());
+        }
+        let mut queues = Tap::of(devices, options.offload)?;
+        for (queue, heir) in queues.iter_mut().zip(&mut heirs) {
+            let gone_on = queue.offload.iter_mut().try_for_each(|offload| offload.cutter.go_on(heir));
+            gone_on.map_err(|error| failed(TapProblem::Gone(error)))?;
+        }
+        Ok(queues)
     }
 
     fn of(devices: Vec<kernel::Device>, offload: bool) -> Result<Vec<Tap>, PortError> {
@@ -179,7 +197,7 @@ impl Tap {
             device,
             mtu,
             gone: false,
-            offload: offload.then(|| Offload { cutter: Cutter::new(), held: Coalescer::new(), work: Work::default() }),
+            offload: offload.then(Offload::new),
             counters: Counters::default(),
         };
         Ok(devices.into_iter().map(queue).collect())
@@ -339,14 +357,43 @@ impl Tap {
         Ok(Some(length))
     }
 
-    /// Whether one of the frames that a packet stands for is longer than the interface sends.
-    fn cuts_over_mtu(&self, packet: &[u8], metadata: Metadata) -> bool {
-        let cut = metadata.segmentation.map(|segmentation| Segments::of(packet, segmentation));
+    /// Whether one of the frames that a packet stands for, cut so, is longer than the interface sends.
+    fn cuts_over_mtu(&self, packet: &[u8], cut: Option<Option<Segments>>) -> bool {
         match cut {
             None => is_over_mtu(packet, self.mtu),
             Some(None) => true,
             Some(Some(cut)) => cut.longest() > longest_within_mtu(packet, self.mtu),
         }
+    }
+
+    /// Writes a packet with what is left to do for it.
+    fn write_unfinished(
+        &mut self,
+        packet: &[u8],
+        metadata: Metadata,
+        headers: &Headers,
+    ) -> Result<Transmit, PortError> {
+        let mut header = [0; HEADER_BYTES];
+        metadata.write(Some(headers), &mut header);
+        set_header_length(&mut header, headers.transport + headers.transport_length(packet));
+        let result = self.device.write(Some(&header), packet);
+        self.written(result)
+    }
+
+    /// Writes a packet as the frames that it stands for. As the first went; if others did not, the sender finds out by its flow, as on any wire.
+    fn write_cut(&mut self, packet: &[u8], mut cut: Segments) -> Result<Transmit, PortError> {
+        let mut first = None;
+        while let Some(offload) = &mut self.offload
+            && let Some(length) = cut.next(packet, &mut offload.piece)
+        {
+            let result = self.device.write(Some(&[0; HEADER_BYTES]), &offload.piece[..length]);
+            offload.work.packets_cut += u64::from(first.is_none());
+            let written = self.written(result)?;
+            if *first.get_or_insert(written) != Transmit::Accepted {
+                break;
+            }
+        }
+        Ok(first.unwrap_or(Transmit::Refused))
     }
 }
 
@@ -398,7 +445,8 @@ impl Port for Tap {
             self.counters.refused_length += 1;
             return Ok(Transmit::Refused);
         };
-        if self.cuts_over_mtu(packet, metadata) {
+        let cut = metadata.segmentation.map(|segmentation| Segments::of(packet, segmentation));
+        if self.cuts_over_mtu(packet, cut) {
             self.counters.refused_over_mtu += 1;
             return Ok(Transmit::Refused);
         }
@@ -410,11 +458,11 @@ impl Port for Tap {
             self.counters.transmit_full += 1;
             return Ok(Transmit::Full);
         }
-        let mut header = [0; HEADER_BYTES];
-        metadata.write(Some(&headers), &mut header);
-        set_header_length(&mut header, headers.transport + headers.transport_length(packet));
-        let result = self.device.write(Some(&header), packet);
-        let outcome = self.written(result)?;
+        let outcome = match cut.flatten() {
+            // Kernels before 6.2 take none of UDP that they are to cut.
+            Some(cut) if headers.protocol != TCP => self.write_cut(packet, cut)?,
+            _ => self.write_unfinished(packet, metadata, &headers)?,
+        };
         match outcome {
             Transmit::Accepted => self.counters.count_transmitted(packet.len()),
             Transmit::Full => self.counters.transmit_full += 1,
@@ -471,7 +519,9 @@ impl Port for Tap {
         // What the kernel does not take now is lost, as on a wire that is full.
         let _ = self.write_held();
         let descriptor = self.device.as_fd().try_clone_to_owned().ok().filter(|_| !self.gone)?;
-        Some(Legacy { descriptors: vec![descriptor], ..Legacy::default() })
+        let mut legacy = Legacy { descriptors: vec![descriptor], ..Legacy::default() };
+        self.offload.iter().for_each(|offload| offload.cutter.pass_on(&mut legacy.words));
+        Some(legacy)
     }
 
     fn finish(&mut self) -> Result<(), PortError> {

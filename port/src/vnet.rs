@@ -1,8 +1,11 @@
 //! Packets that come with a virtio header: what is left to do is done here, so that what leaves a port is a plain frame.
 
-use crate::offload::checksum;
+use std::io;
+
+use crate::legacy::{Heir, broken};
 use crate::offload::segment::{LONGEST, Segments};
-use crate::offload::virtio::{Checksum, Metadata};
+use crate::offload::virtio::{Checksum, Metadata, Segmentation};
+use crate::offload::{Headers, checksum};
 
 /// What a port has done for its frames, by what it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +93,36 @@ impl Cutter {
         length
     }
 
+    /// What whoever goes on needs to give the frames that are left, in words: bytes of the packet, of the payload in each frame and of that which
+    /// was given, and the packet, eight bytes a word. Nothing where none are left.
+    pub(crate) fn pass_on(&self, words: &mut Vec<u64>) {
+        let Some(cut) = self.cut else { return };
+        let (size, given) = cut.position();
+        words.extend([self.length, size, given].map(|bytes| bytes as u64));
+        let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0)));
+        words.extend(self.packet[..self.length].chunks(8).map(word));
+    }
+
+    /// Goes on with what another one has left, if there is more in its legacy.
+    ///
+    /// # Errors
+    /// What there is is not all that belongs to such a packet, or more.
+    pub(crate) fn go_on(&mut self, heir: &mut Heir) -> io::Result<()> {
+        if heir.rest().is_empty() {
+            return Ok(());
+        }
+        let (length, size, given) = (heir.number::<usize>()?, heir.number()?, heir.number()?);
+        let packet = self.packet.get_mut(..length).ok_or_else(broken)?;
+        for into in packet.chunks_mut(8) {
+            let bytes = heir.number::<u64>()?.to_le_bytes();
+            into.copy_from_slice(&bytes[..into.len()]);
+        }
+        let protocol = Headers::of(packet).ok_or_else(broken)?.protocol;
+        let cut = Segments::of(packet, Segmentation { size, protocol }).and_then(|cut| cut.behind(given));
+        (self.length, self.cut) = (length, Some(cut.filter(|_| heir.rest().is_empty()).ok_or_else(broken)?));
+        Ok(())
+    }
+
     /// Whether frames are left.
     pub(crate) fn is_busy(&self) -> bool {
         self.cut.is_some()
@@ -100,7 +133,6 @@ impl Cutter {
 mod tests {
     use super::*;
     use crate::offload::TCP;
-    use crate::offload::virtio::Segmentation;
 
     /// A cutter with a TCP packet of so many bytes of payload, to be cut into frames of 100 each.
     fn cutter(payload: usize) -> (Cutter, usize, Metadata) {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use conic_fabric::Time;
 use conic_port::{
-    CapturePort, CaptureReader, Counters, Direction, Impaired, Impairment, Loopback, MAX_FRAME, PacketError,
-    PacketProblem, Port, PortError, Probability, Rate, Receive, Timestamp, Transmit,
+    CapturePort, CaptureReader, Counters, Direction, Impaired, Impairment, Loopback, MAX_FRAME, Memif, MemifOptions,
+    PacketError, PacketProblem, Port, PortError, Probability, Rate, Receive, Role, Timestamp, Transmit,
 };
 
 fn microseconds(count: u64) -> Time {
@@ -321,6 +321,34 @@ fn what_is_held_at_the_end_leaves_at_its_own_time() {
         assert_eq!((record.timestamp, reader.data()), (Some(at), &numbered(number)[..]));
     }
     assert_eq!(reader.next_record().unwrap(), None);
+}
+
+#[test]
+fn a_frame_for_which_the_port_below_never_has_room_holds_nothing_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let options = MemifOptions { log2_slots: 2, buffer_bytes: 2048, ..MemifOptions::new(socket.to_str().unwrap()) };
+    let mut server = Memif::open(&MemifOptions { role: Role::Server, ..options.clone() }).unwrap();
+    let client = Memif::open(&MemifOptions { role: Role::Client, ..options }).unwrap();
+    let mut port = Impaired::new(client, Impairment::NONE);
+    let mut buffer = [0; MAX_FRAME];
+    let milliseconds = |count: u64| Time::from_nanoseconds(1_000_000 * count);
+    let mut now = (0..500).map(milliseconds).skip_while(|&now| {
+        assert_eq!(port.receive(now, &mut buffer).unwrap(), Receive::None);
+        assert_eq!(server.receive(now, &mut buffer).unwrap(), Receive::None);
+        !(server.is_connected() && port.inner().is_connected())
+    });
+    let now = now.next().expect("they are connected");
+    // The second finds the first there, and waits for its room in vain.
+    for length in [60, 9000, 61] {
+        assert_eq!(port.transmit(now, &vec![length as u8; length]).unwrap(), Transmit::Accepted);
+    }
+    for length in [60, 61] {
+        port.flush(now).unwrap();
+        assert_eq!(server.receive(now, &mut buffer).unwrap(), Receive::Frame { length, captured: None });
+        assert_eq!(server.receive(now, &mut buffer).unwrap(), Receive::None);
+    }
+    assert_eq!((port.counters().refused_over_mtu, port.counters().refused()), (1, 1));
 }
 
 #[test]

@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::support::network::{self, EXPERIMENT, frame, packet_socket, receive_at, wait};
 use conic_check::skipped;
 use conic_fabric::Time;
-use conic_port::offload::TCP;
-use conic_port::offload::checksum::fill;
+use conic_port::offload::checksum::{Verdict, fill, verify};
 use conic_port::offload::segment::LONGEST;
 use conic_port::offload::virtio::{Checksum, Metadata, Segmentation};
+use conic_port::offload::{TCP, UDP};
 use conic_port::{Ipv4Address, MAX_FRAME, MIN_FRAME, Port, Receive, Tap, TapOptions, Transmit};
 
 /// Puts this thread into a network namespace of its own.
@@ -445,6 +445,71 @@ fn a_queue_is_gone_on_with_as_it_was_opened_and_all_that_was_held_has_left() {
         let again = Tap::inherit(&with(offload), legacy()).unwrap();
         assert_eq!((tap.next_due(), again.len(), again[0].name()), (None, 1, "conictest"));
     }
+}
+
+#[test]
+fn a_packet_that_is_being_cut_is_cut_to_its_end_by_whoever_goes_on() {
+    const FRAMES: usize = 8;
+    let Some((mut one, mut two)) = bridged() else { return };
+    let frames: Vec<Vec<u8>> = (0..FRAMES).map(|number| segment(number, 7)).collect();
+    let mut came = Vec::new();
+    for _ in 0..1000 {
+        if came.is_empty() {
+            frames.iter().for_each(|frame| assert_eq!(one.transmit(Time::ZERO, frame).unwrap(), Transmit::Accepted));
+            one.flush(Time::ZERO).unwrap();
+            wait(&two);
+        }
+        let mut buffer = [0; MAX_FRAME];
+        match two.receive(Time::ZERO, &mut buffer).unwrap() {
+            Receive::Frame { length, .. } if buffer[12..14] == [0x81, 0] => came.push(buffer[..length].to_vec()),
+            Receive::None if !came.is_empty() => break,
+            _ => {}
+        }
+        if came.len() == 1 {
+            let options = TapOptions { offload: true, ..options("conictwo") };
+            let (legacy, mut short) = (two.bequeath().unwrap(), two.bequeath().unwrap());
+            short.words.pop();
+            assert!(Tap::inherit(&options, vec![short]).is_err());
+            two = Tap::inherit(&options, vec![legacy]).unwrap().remove(0);
+        }
+    }
+    // The bridge may have had several rounds of them before it passed any on.
+    assert!(!came.is_empty() && came.len().is_multiple_of(FRAMES), "{}", came.len());
+    assert!(came.iter().zip(frames.iter().cycle()).all(|(came, sent)| came[30..] == sent[30..]));
+}
+
+/// A kernel before 6.2 takes no UDP that it is to cut.
+#[test]
+fn udp_reaches_the_kernel_cut() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Tap::open(&TapOptions { offload: true, ..options("conictest") }).unwrap();
+    let mut socket = packet_socket("conictest");
+    let mut packet = [&[2; 12][..], &[8, 0, 0x45, 0], &2528_u16.to_be_bytes()].concat();
+    packet.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 4, 0, 0, 80, 9, 0xcc, 0, 0]);
+    packet.resize(2542, 7);
+    let (checksum, size) = (Checksum::Partial { start: 34, offset: 6 }, 1000);
+    let metadata = Metadata { checksum, segmentation: Some(Segmentation { size, protocol: UDP }) };
+    // What is held of others is not passed.
+    assert_eq!(tap.transmit(Time::ZERO, &segment(0, 7)).unwrap(), Transmit::Accepted);
+    assert_eq!(tap.transmit_unfinished(Time::ZERO, &packet, metadata).unwrap(), Transmit::Accepted);
+    let mut came = Vec::new();
+    for _ in 0..1000 {
+        let mut buffer = [0; 2 * MAX_FRAME];
+        match socket.read(&mut buffer) {
+            Ok(length) if came.is_empty() || buffer[12..14] == [8, 0] => came.push(buffer[..length].to_vec()),
+            Ok(_) => {}
+            Err(_) if came.len() > 1 => break,
+            Err(_) => wait(&socket),
+        }
+    }
+    let lengths: Vec<usize> = came.iter().map(Vec::len).collect();
+    assert!(lengths.len() == 4 && lengths[1..] == [1042, 1042, 542], "{lengths:?}");
+    assert!(came[1..].iter().all(|frame| verify(frame).transport == Verdict::Good));
+    let counters = tap.counters();
+    assert_eq!((counters.transmitted_frames, counters.refused()), (2, 0));
+    assert_eq!(network::detail(&tap, "packets_cut"), 1);
 }
 
 /// Frames of one flow with a VLAN tag are one packet for the kernel, which passes it on as one packet: whatever it looks at in it, it

@@ -42,7 +42,7 @@ use crate::peer::{Role, SocketError, forget, ring_peer, watch};
 use crate::{Counters, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
 use control::{Change, Control};
 use parts::{Complaint, First, Others, Rings};
-use ring::{Fault, Taken};
+use ring::{Fault, Put, Taken};
 
 /// What this side calls itself.
 const NAME: &str = "conic";
@@ -415,7 +415,7 @@ impl Port for Memif {
         };
         let link = &mut own.transmit[number];
         match link.ring.put(&own.regions, frame) {
-            Ok(true) => {
+            Ok(Put::Done) => {
                 if link.ring.unshown() >= BATCH && link.ring.show(&own.regions) {
                     self.counts.interrupts += 1;
                     ring_peer(self.ringer.as_deref(), &link.interrupt);
@@ -423,10 +423,14 @@ impl Port for Memif {
                 self.counters.count_transmitted(frame.len());
                 Ok(Transmit::Accepted)
             }
-            Ok(false) => {
+            Ok(Put::Full) => {
                 self.counters.transmit_full += 1;
                 self.flush(now)?;
                 Ok(Transmit::Full)
+            }
+            Ok(Put::TooLong) => {
+                self.counters.refused_over_mtu += 1;
+                Ok(Transmit::Refused)
             }
             Err(fault) => {
                 self.counters.refused_link_down += 1;

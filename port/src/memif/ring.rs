@@ -156,6 +156,16 @@ pub(super) enum Taken {
     Refused(Fault),
 }
 
+/// What putting a packet came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    Done,
+    /// There are too few slots now.
+    Full,
+    /// The whole ring holds less.
+    TooLong,
+}
+
 impl Ring {
     pub(super) fn new(place: Place, side: Side) -> Ring {
         Ring {
@@ -451,12 +461,12 @@ impl Ring {
         }
     }
 
-    /// Puts a packet into as many slots as it takes; `false` where there are too few.
+    /// Puts a packet into as many slots as it takes.
     #[inline]
-    pub(super) fn put(&mut self, regions: &Regions, frame: &[u8]) -> Result<bool, Fault> {
+    pub(super) fn put(&mut self, regions: &Regions, frame: &[u8]) -> Result<Put, Fault> {
         debug_assert!(frame.len() <= MAX_FRAME);
         if self.limit() == self.next() && self.look_room(regions)? == 0 {
-            return Ok(false);
+            return Ok(Put::Full);
         }
         let memory = self.memory(regions);
         let buffer = self.buffer(memory, self.next());
@@ -471,11 +481,11 @@ impl Ring {
         region.write_bytes(buffer.offset as usize, frame);
         self.write(memory, self.next(), 0, buffer.region, frame.len() as u32);
         self.next = u32::from(self.next().wrapping_add(1));
-        Ok(true)
+        Ok(Put::Done)
     }
 
     /// Puts a packet that is longer than the first buffer, or nothing of it where there is too little room.
-    fn put_chain(&mut self, regions: &Regions, first: Descriptor, frame: &[u8]) -> Result<bool, Fault> {
+    fn put_chain(&mut self, regions: &Regions, first: Descriptor, frame: &[u8]) -> Result<Put, Fault> {
         let room = self.look_room(regions)?;
         if room == 0 {
             // There was room a moment ago: an index has gone back.
@@ -497,7 +507,8 @@ impl Ring {
                 break;
             }
             if used == usize::from(room) {
-                return Ok(false);
+                // No waiting makes more room than all slots.
+                return Ok(if room == self.slots() { Put::TooLong } else { Put::Full });
             }
             // As many buffers as there may be hold any frame: no index is out of bounds.
             buffers[used] = self.buffer(memory, self.next().wrapping_add(used as u16));
@@ -511,7 +522,7 @@ impl Ring {
             self.next = u32::from(self.next().wrapping_add(1));
             rest = behind;
         }
-        Ok(true)
+        Ok(Put::Done)
     }
 
     /// Shows the other side what has been put; whether it wants to be interrupted for that.

@@ -45,7 +45,7 @@ fn packets_of_every_length_pass_both_ways_over_the_wrap_of_slots_and_indexes() {
         for number in 0..60_000usize {
             let length = 1 + number * 37 % 1024;
             let packet: Vec<u8> = (0..length).map(|at| (at * 3 + number) as u8).collect();
-            assert_eq!(producer.put(&pair.ours, &packet), Ok(true), "{number}: {length} bytes");
+            assert_eq!(producer.put(&pair.ours, &packet), Ok(Put::Done), "{number}: {length} bytes");
             assert_eq!(consumer.take(&pair.theirs, &mut buffer), Taken::None, "not shown yet");
             assert!(!producer.show(&pair.ours) && producer.unshown() == 0);
             assert_eq!(consumer.take(&pair.theirs, &mut buffer), Taken::Packet(length));
@@ -54,16 +54,37 @@ fn packets_of_every_length_pass_both_ways_over_the_wrap_of_slots_and_indexes() {
         }
         // Full, and room again.
         let mut filled = 0;
-        while producer.put(&pair.ours, &[7; 100]) == Ok(true) {
+        while producer.put(&pair.ours, &[7; 100]) == Ok(Put::Done) {
             filled += 1;
         }
         assert_eq!(filled, 8);
         producer.show(&pair.ours);
         assert_eq!(consumer.take(&pair.theirs, &mut buffer), Taken::Packet(100));
-        assert_eq!(producer.put(&pair.ours, &[7; 100]), Ok(false), "not given back yet");
+        assert_eq!(producer.put(&pair.ours, &[7; 100]), Ok(Put::Full), "not given back yet");
         consumer.release(&pair.theirs);
-        assert_eq!(producer.put(&pair.ours, &[7; 100]), Ok(true));
-        assert_eq!(producer.put(&pair.ours, &[7; 100]), Ok(false));
+        assert_eq!(producer.put(&pair.ours, &[7; 100]), Ok(Put::Done));
+        assert_eq!(producer.put(&pair.ours, &[7; 100]), Ok(Put::Full));
+    }
+}
+
+#[test]
+fn what_the_whole_ring_cannot_hold_is_too_long_as_soon_as_all_of_it_is_free() {
+    let mut pair = pair();
+    let most = (BUFFER as usize) << SLOTS;
+    for (producer, consumer) in [(&mut pair.up.0, &mut pair.up.1), (&mut pair.down.0, &mut pair.down.1)] {
+        for _ in 0..3 {
+            assert_eq!(producer.put(&pair.ours, &vec![1; most + 1]), Ok(Put::TooLong));
+            assert_eq!(producer.unshown(), 0, "nothing of it was put");
+            assert_eq!(producer.put(&pair.ours, &[7; 60]), Ok(Put::Done));
+            assert_eq!(producer.put(&pair.ours, &vec![1; most + 1]), Ok(Put::Full), "one slot is not free");
+            producer.show(&pair.ours);
+            assert_eq!(consumer.take(&pair.theirs, &mut [0; 60]), Taken::Packet(60));
+            consumer.release(&pair.theirs);
+            assert_eq!(producer.put(&pair.ours, &vec![1; most]), Ok(Put::Done));
+            producer.show(&pair.ours);
+            assert_eq!(consumer.take(&pair.theirs, &mut vec![0; most]), Taken::Packet(most));
+            consumer.release(&pair.theirs);
+        }
     }
 }
 
@@ -72,7 +93,7 @@ fn a_packet_that_is_too_long_is_left_out_and_the_next_is_whole() {
     let mut pair = pair();
     let Pair { ours, theirs, up: (producer, consumer), .. } = &mut pair;
     for length in [500, 60] {
-        assert_eq!(producer.put(ours, &vec![length as u8; length]), Ok(true));
+        assert_eq!(producer.put(ours, &vec![length as u8; length]), Ok(Put::Done));
     }
     producer.show(ours);
     let mut buffer = [0; 499];
@@ -247,7 +268,7 @@ fn an_index_that_goes_back_ends_a_packet_of_several_buffers() {
     let Pair { ours, theirs, up: (producer, consumer), .. } = &mut pair;
     let mut buffer = [0; 2048];
     for length in [60, 300] {
-        assert_eq!(producer.put(ours, &vec![5; length]), Ok(true));
+        assert_eq!(producer.put(ours, &vec![5; length]), Ok(Put::Done));
     }
     producer.show(ours);
     assert_eq!(consumer.take(theirs, &mut buffer), Taken::Packet(60));
@@ -257,7 +278,7 @@ fn an_index_that_goes_back_ends_a_packet_of_several_buffers() {
     assert_eq!(consumer.take(theirs, &mut buffer), Taken::Refused(Fault::Index));
 
     let Pair { ours, theirs, down: (producer, _), .. } = &mut pair;
-    assert_eq!(producer.put(theirs, &[5; 60]), Ok(true));
+    assert_eq!(producer.put(theirs, &[5; 60]), Ok(Put::Done));
     ours.0[0].store_u16(512 + 6, 1);
     assert_eq!(producer.put(theirs, &[5; 300]), Err(Fault::Index));
 }
@@ -278,7 +299,7 @@ fn a_packet_without_an_end_takes_the_ring_with_it_once() {
 fn a_packet_that_is_too_long_and_broken_is_broken() {
     let mut pair = pair();
     let Pair { ours, theirs, up: (producer, consumer), .. } = &mut pair;
-    assert_eq!(producer.put(ours, &[1; 500]), Ok(true));
+    assert_eq!(producer.put(ours, &[1; 500]), Ok(Put::Done));
     producer.show(ours);
     // No such region, behind where the room ends.
     ours.0[0].store_u16(128 + 16 * 3 + 2, 7);
@@ -296,8 +317,8 @@ fn a_server_fills_the_buffer_that_a_descriptor_names_and_leaves_the_name() {
         pair.ours.0[0].store_u16(512 + 128 + 16 * slot + 2, 1);
         pair.ours.0[0].store_u32(512 + 128 + 16 * slot + 8, 1024 + 128 * slot as u32);
     }
-    assert_eq!(pair.down.0.put(&pair.theirs, &[7; 100]), Ok(true));
-    assert_eq!(pair.down.0.put(&pair.theirs, &[8; 200]), Ok(true));
+    assert_eq!(pair.down.0.put(&pair.theirs, &[7; 100]), Ok(Put::Done));
+    assert_eq!(pair.down.0.put(&pair.theirs, &[8; 200]), Ok(Put::Done));
     let mut written = [0; 328];
     pair.theirs.0[1].read_bytes(1024, &mut written);
     assert_eq!((&written[..100], &written[128..]), (&[7; 100][..], &[8; 200][..]));
@@ -359,13 +380,13 @@ fn a_packet_that_finds_too_little_room_is_not_begun_and_tiny_buffers_are_a_fault
     let memory = &regions.0[0];
     memory.store_release_u16(HEAD, WORK as u16 - 1);
     for attempt in 1..=1000 {
-        assert_eq!(ring.put(&regions, &[7; MAX_FRAME]), Ok(false));
+        assert_eq!(ring.put(&regions, &[7; MAX_FRAME]), Ok(Put::Full));
         // The first one is looked at before it is known that the packet takes several.
         assert!(ring.reads.get() <= attempt * WORK, "attempt {attempt}: {} descriptors were read", ring.reads.get());
     }
     let flags = |slot: usize| memory.load_u16(DESCRIPTORS + DESCRIPTOR * slot);
     assert!((0..WORK).all(|slot| flags(slot) == 0), "nothing was written");
     memory.store_release_u16(HEAD, WORK as u16);
-    assert_eq!((ring.put(&regions, &[7; MAX_FRAME]), ring.unshown()), (Ok(true), WORK as u16));
+    assert_eq!((ring.put(&regions, &[7; MAX_FRAME]), ring.unshown()), (Ok(Put::Done), WORK as u16));
     assert_eq!([0, WORK - 2, WORK - 1].map(flags), [NEXT, NEXT, 0]);
 }

@@ -57,6 +57,17 @@ impl Segments {
         whole * (self.payload + self.size).max(least) + last
     }
 
+    /// Where it stands: bytes of payload in each frame but the last, and of those that were given.
+    pub(crate) fn position(&self) -> (usize, usize) {
+        (self.size, self.given)
+    }
+
+    /// The same behind so many bytes of payload; `None` where no frame begins there.
+    pub(crate) fn behind(self, given: usize) -> Option<Segments> {
+        let is_between = given.is_multiple_of(self.size) && given < self.headers.end - self.payload;
+        is_between.then_some(Segments { given, number: (given / self.size) as u16, ..self })
+    }
+
     /// Whether all frames have been given.
     pub fn is_done(&self) -> bool {
         self.payload + self.given >= self.headers.end

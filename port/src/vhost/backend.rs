@@ -88,7 +88,9 @@ impl Half for Backend {
     }
 
     fn pass_on(card: &mut Card<Backend>) -> Option<Legacy> {
-        card.pass_on().ok()
+        let mut legacy = card.pass_on().ok()?;
+        card.cutter.pass_on(&mut legacy.words);
+        Some(legacy)
     }
 }
 
@@ -180,7 +182,7 @@ impl Device<Backend> {
                 Ok(())
             })?,
             Request::SetSlots { ring, slots } => {
-                let number = self.stopped(ring)?;
+                let number = self.stopped(ring, outside)?;
                 if !slots.is_power_of_two() || !(2..=MOST_SLOTS).contains(&slots) {
                     return Err("a ring has 2 to 32,768 slots, a power of two");
                 }
@@ -188,7 +190,7 @@ impl Device<Backend> {
             }
             Request::SetParts { ring, parts, log } => self.set_parts(ring, parts, log, outside)?,
             Request::SetBase { ring, base } => {
-                let number = self.stopped(ring)?;
+                let number = self.stopped(ring, outside)?;
                 // A packed ring goes on where the last one took; DPDK does not say where it used. What is between was lost with it.
                 let base = if self.has(feature::PACKED) { base & 0xffff } else { base };
                 self.queues[number].base = base.try_into().map_err(|_| "a ring's index is too large")?;
@@ -196,8 +198,7 @@ impl Device<Backend> {
             Request::SetBell { ring, bell, .. } => return self.set_bell(ring, bell, descriptors.pop(), outside),
             Request::Enable { ring, is_on } => {
                 let number = self.number(ring)?;
-                self.queues[number].is_enabled = is_on;
-                if is_on { self.begin(outside) } else { self.stop(number, outside) }
+                self.enable(number, is_on, outside);
             }
             request => self.change_log(request, descriptors, options, outside)?,
         }
@@ -250,10 +251,27 @@ impl Device<Backend> {
         Some(ring as usize).filter(|&number| number < self.queues.len()).ok_or("there is no such ring")
     }
 
-    /// A ring that is not in use.
-    pub(super) fn stopped(&self, ring: u32) -> Result<usize, &'static str> {
+    /// A ring that is not in use. One that is only emptied makes way.
+    pub(super) fn stopped(&mut self, ring: u32, outside: &Outside<DeviceRing>) -> Result<usize, &'static str> {
         let number = self.number(ring)?;
+        if self.queues[number].discards {
+            self.stop(number, outside);
+        }
         if self.queues[number].is_used { Err("the ring is in use") } else { Ok(number) }
+    }
+
+    /// Switches a ring on or off. What lies in one from the driver that is off is used and thrown away (QEMU, docs/interop/vhost-user.rst,
+    /// "Ring states").
+    fn enable(&mut self, number: usize, is_on: bool, outside: &Outside<DeviceRing>) {
+        let discards = !is_on && number % 2 != Backend::OUT;
+        let queue = &mut self.queues[number];
+        (queue.is_enabled, queue.discards) = (is_on, discards);
+        if !is_on && !discards {
+            return self.stop(number, outside);
+        }
+        // Under the lock: no packet comes out of it behind the answer.
+        outside.rings.all().lock(number).served.iter_mut().for_each(|served| served.discards = discards);
+        self.begin(outside);
     }
 
     /// Changes the memory, which no ring may lie in meanwhile.
@@ -273,7 +291,8 @@ impl Device<Backend> {
         let agreed = self.agreed();
         for number in 0..self.queues.len() {
             let queue = &self.queues[number];
-            if let (true, true, false, Some(parts)) = (queue.is_started, queue.is_enabled, queue.is_used, queue.parts)
+            let is_wanted = queue.is_enabled || queue.discards;
+            if let (true, true, false, Some(parts)) = (queue.is_started, is_wanted, queue.is_used, queue.parts)
                 && queue.slots > 0
                 && let Some(ring) = self.find(number, parts, agreed)
             {

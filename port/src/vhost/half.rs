@@ -171,9 +171,11 @@ pub struct Queue {
     /// Kicked, or said to be polled, since it was stopped.
     pub(super) is_started: bool,
     pub(super) is_enabled: bool,
+    /// Comes from the driver, which has switched it off: it is emptied, so that what was sent meanwhile does not leave when it is on again.
+    pub(super) discards: bool,
     /// Where it stopped, or is to begin.
     pub(super) base: u16,
-    /// Started and enabled, and all of it lies in the memory: it is served ([`super::rings`]).
+    /// Started, and enabled or to be emptied, and all of it lies in the memory: it is served ([`super::rings`]).
     pub(super) is_used: bool,
 }
 
@@ -222,6 +224,7 @@ impl<H: Half> Device<H> {
             // A packet that is made ready for a driver does not ask whether it migrates.
             features: self.features & !feature::LOG_ALL,
             session: self.session,
+            discards: queue.discards,
         };
         let is_polled = number % 2 != H::OUT && H::awaited(queue).is_none();
         outside.rings.all().begin(number, served, is_polled);
@@ -285,7 +288,8 @@ impl<H: Half> Device<H> {
 
     /// How many pairs can be sent to, and received from.
     pub(super) fn pairs(&self) -> (usize, usize) {
-        let used = |from: usize| self.queues.iter().skip(from).step_by(2).filter(|queue| queue.is_used).count();
+        let goes = |queue: &&Queue| queue.is_used && !queue.discards;
+        let used = |from: usize| self.queues.iter().skip(from).step_by(2).filter(goes).count();
         (used(H::OUT), used(1 - H::OUT))
     }
 }

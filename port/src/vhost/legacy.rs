@@ -10,6 +10,7 @@
 //! | of each ring: slots, its parts in three words, by which address it is logged, where it stopped, what there is of it in bits; its descriptors | a frontend |
 //! | which session it is | the first of several parts |
 //! | words: which session (0: none), how many rings it had in use; of each its number and where it stopped | any other part |
+//! | words: the rest of a packet that is being cut (`crate::vnet`) | last of each part, where there is one |
 //!
 //! The one that stops shows the driver what it has used, so that a split ring's own index says where it stands. Parts stop one after the other,
 //! each its own rings: those of a part that goes on for a while are marked, and where they stopped is in what that part gives. A
@@ -45,6 +46,7 @@ const PARTS: u64 = 16;
 /// Where it stopped is said by the part that it belongs to.
 const ELSEWHERE: u64 = 32;
 const LOGGED: u64 = 64;
+const DISCARDS: u64 = 128;
 /// The number of a session that another process had.
 const FIRST_SESSION: u64 = 1;
 
@@ -105,7 +107,8 @@ impl VhostUser {
                 | bit(CALL, queue.call.is_some())
                 | bit(PARTS, queue.parts.is_some())
                 | bit(ELSEWHERE, is_elsewhere)
-                | bit(LOGGED, queue.log.is_some());
+                | bit(LOGGED, queue.log.is_some())
+                | bit(DISCARDS, queue.discards);
             let (slots, log, base) = (queue.slots.into(), queue.log.unwrap_or(0), queue.base.into());
             legacy.words.extend([slots, descriptors, used, available, log, base, bits]);
             for bell in [&queue.kick, &queue.call].into_iter().flatten() {
@@ -167,6 +170,9 @@ impl VhostUser {
                 control.peer = Some(Peer::resumed(channel, device));
                 port.counts.sessions = FIRST_SESSION;
             }
+        }
+        for (port, heir) in ports.iter_mut().zip(&mut heirs) {
+            port.cutter.go_on(heir)?;
         }
         Ok(ports)
     }
@@ -254,11 +260,11 @@ impl VhostUser {
             }
         }
         let Some(queue) = device.queues.get_mut(number) else { return Ok((Queue::default(), false, false)) };
-        let (is_started, is_enabled) = (bits & STARTED != 0, bits & ENABLED != 0);
+        let (is_started, is_enabled, discards) = (bits & STARTED != 0, bits & ENABLED != 0, bits & DISCARDS != 0);
         let (kick, call) = (queue.kick.take(), queue.call.take());
         let parts = (bits & PARTS != 0).then_some(parts);
         let log = (bits & LOGGED != 0).then_some(log);
-        let queue = Queue { slots, parts, log, kick, call, is_started, is_enabled, base, is_used: false };
+        let queue = Queue { slots, parts, log, kick, call, is_started, is_enabled, discards, base, is_used: false };
         Ok((queue, bits & ELSEWHERE != 0, is_right))
     }
 }

@@ -55,7 +55,7 @@ impl Device<Backend> {
     ) -> Result<(), &'static str> {
         let number = self.number(ring)?;
         if self.queues[number].parts != Some(parts) {
-            self.stopped(ring)?;
+            self.stopped(ring, outside)?;
         }
         let queue = &mut self.queues[number];
         let before = std::mem::replace(&mut queue.log, log);
@@ -69,6 +69,10 @@ impl Device<Backend> {
         }
         // A frontend may say them again while rings go, to have them logged or not; how these are read does not change under them.
         let changed = (features ^ self.features) & !feature::LOG_ALL;
+        if changed != 0 {
+            let emptied = (0..self.queues.len()).filter(|&number| self.queues[number].discards).collect::<Vec<_>>();
+            emptied.into_iter().for_each(|number| self.stop(number, outside));
+        }
         if self.queues.iter().any(|queue| queue.is_used) && changed != 0 {
             return Err("features cannot change while a ring is in use");
         }

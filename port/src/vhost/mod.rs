@@ -6,7 +6,7 @@
 //! | `options.rs` | how a port is opened |
 //! | `message.rs` | the messages, as bytes |
 //! | `channel.rs` | the socket: messages out of a stream, with descriptors |
-//! | `control.rs` | who connects, and what is said |
+//! | `control.rs`, `counts.rs` | who connects, and what is said; what is counted of it |
 //! | `half.rs` | what both halves of a card have, and what differs |
 //! | `backend.rs` | the device's half: what each message changes |
 //! | `frontend/` | the driver's half |
@@ -27,6 +27,7 @@ mod announce;
 mod backend;
 mod channel;
 mod control;
+mod counts;
 mod device_ring;
 mod frontend;
 mod half;
@@ -61,12 +62,13 @@ use crate::vnet::{Cutter, Work};
 use crate::{Counters, Legacy, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 pub use backend::Backend;
 use control::Control;
+pub use counts::Counts;
 pub use frontend::Frontend;
 pub use half::Half;
 use half::{Outside, Side};
 pub use options::VhostOptions;
 use ring::{Fault, LONG_HEADER, Put, Taken};
-use rings::{Reach, bits, next_of};
+use rings::{Reach, Served, bits, next_of};
 
 /// Milliseconds between two looks at the socket of a frontend.
 const LOOK: u64 = 1;
@@ -74,20 +76,6 @@ const LOOK: u64 = 1;
 const BATCH: u16 = 32;
 /// Broken descriptors after which the other side is disconnected.
 const PATIENCE: u64 = 64;
-
-/// What other sides have done, since the port was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    sessions: u64,
-    ended: u64,
-    refused: u64,
-    timed_out: u64,
-    shut: u64,
-    /// Requests that could not be done, and were answered so.
-    failed: u64,
-    faults: [u64; 5],
-    interrupts: u64,
-}
 
 /// A port over vhost-user, as the backend, which is the device: packets to and from a virtual machine, or another program with a virtio driver.
 pub type VhostUser = Card<Backend>;
@@ -232,8 +220,11 @@ impl<H: Half> Card<H> {
         match &mut self.control {
             Some(control) => control.end(now, why, &self.outside, &mut self.counts),
             None => {
+                // In its place may be one of the next session by now.
+                let of_session = |served: &mut Served<_>| served.session == self.session;
+                let served = self.outside.rings.all().lock(number).served.take_if(of_session);
                 // Whoever unmaps the last of memory gives all its pages back, and others wait for this thread.
-                self.outside.closer.close(self.outside.rings.all().lock(number).served.take());
+                self.outside.closer.close(served);
                 self.outside.rings.all().complain(self.session, why);
             }
         }
@@ -299,11 +290,14 @@ impl<H: Half> Card<H> {
                 self.counts.interrupts += u64::from(served.show(ringer.as_deref()));
                 self.turn = number + 1;
             }
-            if let Taken::Refused(_) = taken {
-                self.refused = (number, served.session);
-            }
-            if taken != Taken::None {
-                return taken;
+            match taken {
+                Taken::None => {}
+                Taken::Refused(_) => {
+                    self.refused = (number, served.session);
+                    return taken;
+                }
+                _ if served.discards => return Taken::Discarded,
+                _ => return taken,
             }
         }
         Taken::None
@@ -338,6 +332,7 @@ impl<H: Half> Card<H> {
                 self.counters.skipped_malformed += 1;
                 self.fault(now, self.refused, fault);
             }
+            Taken::Discarded => self.counts.discarded += 1,
             Taken::Packet(_) | Taken::TooLong => self.active(),
         }
         taken
@@ -434,7 +429,7 @@ impl<H: Half> Port for Card<H> {
                 self.counters.skipped_oversized += 1;
                 Receive::Skipped
             }
-            Taken::Refused(_) => Receive::Skipped,
+            Taken::Refused(_) | Taken::Discarded => Receive::Skipped,
         })
     }
 
@@ -462,7 +457,7 @@ impl<H: Half> Port for Card<H> {
                 self.counters.skipped_oversized += 1;
                 return Ok(Receive::Skipped);
             }
-            Taken::Refused(_) => return Ok(Receive::Skipped),
+            Taken::Refused(_) | Taken::Discarded => return Ok(Receive::Skipped),
         };
         let Some(said) = self.said(&header) else {
             self.counters.skipped_malformed += 1;
@@ -530,22 +525,8 @@ impl<H: Half> Port for Card<H> {
     }
 
     fn details(&self) -> Vec<(&'static str, u64)> {
-        let [index, flags, number, bounds, chain] = self.counts.faults;
-        let mut details = vec![
-            ("sessions", self.counts.sessions),
-            ("sessions_ended", self.counts.ended),
-            ("peers_refused", self.counts.refused),
-            ("handshakes_timed_out", self.counts.timed_out),
-            ("requests_failed", self.counts.failed),
-            ("times_shut", self.counts.shut),
-            ("fault_index", index),
-            ("fault_flags", flags),
-            ("fault_number", number),
-            ("fault_bounds", bounds),
-            ("fault_chain", chain),
-            ("interrupts_sent", self.counts.interrupts),
-            ("interrupts_may_wait", u64::from(self.outside.ringer.is_none())),
-        ];
+        let mut details = self.counts.named();
+        details.push(("interrupts_may_wait", u64::from(self.outside.ringer.is_none())));
         details.extend(self.options.offload.then(|| self.work.named()).into_iter().flatten().take(2));
         details
     }

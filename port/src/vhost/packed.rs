@@ -206,7 +206,9 @@ impl PackedRing {
     /// Says that a chain has been used, and how many bytes were written.
     #[inline(always)]
     fn use_up(&mut self, regions: &Regions, chain: Chain, written: u32) {
-        let word = u64::from(written) | u64::from(chain.number) << 32 | u64::from(chain.at.bits().1) << 48;
+        // Without the flag the length would mean nothing (2.8.4).
+        let flags = chain.at.bits().1 | if written > 0 { WRITE } else { 0 };
+        let word = u64::from(written) | u64::from(chain.number) << 32 | u64::from(flags) << 48;
         // Release: what was read, and what was written, was so before the driver sees it as used.
         regions.memory(self.descriptors.region).store_release_u64(self.at(chain.at) + 8, word);
         self.untold = self.untold.saturating_add(chain.descriptors);
@@ -281,7 +283,12 @@ impl PackedRing {
             let begin = self.pieces.len();
             let read = if descriptors < self.slots { self.read(regions, at) } else { Ok(None) };
             let found = match read {
-                Ok(None) => return Err(Put::Full),
+                // No waiting makes more room than all of the ring.
+                Ok(None) => return Err(if descriptors == self.slots { Put::TooLong } else { Put::Full }),
+                // It runs on through descriptors of those before it: nothing says what comes next.
+                Ok(Some(chain)) | Err((_, chain)) if descriptors + u32::from(chain.descriptors) > self.slots => {
+                    Err((Fault::Index, chain))
+                }
                 Ok(Some(chain)) => {
                     Self::room(regions, &self.pieces[begin..]).map_err(|fault| (fault, chain)).map(|more| (chain, more))
                 }

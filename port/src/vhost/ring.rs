@@ -99,6 +99,8 @@ pub enum Taken {
     TooLong,
     /// It was left out: what its descriptors say cannot be.
     Refused(Fault),
+    /// It was left out: the driver has switched the ring off.
+    Discarded,
 }
 
 /// What putting a packet came to.
@@ -107,7 +109,7 @@ pub enum Put {
     Done,
     /// There is too little room now.
     Full,
-    /// The driver's buffers are too small for it, and it takes no packet in several.
+    /// The driver's buffers are too small for it, and it takes no packet in several, or has given all that it can.
     TooLong,
     Refused(Fault),
 }
@@ -249,7 +251,7 @@ impl Ring {
     /// Finds room for so many bytes: in how many chains.
     #[inline(always)]
     fn find_chains(&mut self, regions: &Regions, wanted: usize, room: &mut Vec<Slot>) -> Result<u16, Put> {
-        let (mut heads, mut bytes) = (0, 0);
+        let (mut heads, mut bytes, mut descriptors) = (0, 0, 0);
         while bytes < wanted {
             let index = self.next().wrapping_add(heads);
             if heads > 0 && !self.agreed.merges {
@@ -258,12 +260,14 @@ impl Ring {
             if index == self.limit() {
                 match self.look(regions) {
                     Ok(filled) if filled > heads => {}
+                    // No waiting makes more room than all descriptors of the ring.
+                    Ok(_) if descriptors >= self.slots as usize => return Err(Put::TooLong),
                     Ok(_) => return Err(Put::Full),
                     Err(fault) => return Err(Put::Refused(fault)),
                 }
             }
             match self.find_room(regions, self.head(regions, index), room) {
-                Ok(more) => bytes += more,
+                Ok((more, own)) => (bytes, descriptors) = (bytes + more, descriptors + own),
                 Err(fault) => {
                     // It is given back with nothing in it, and those before it too.
                     (0..=heads).for_each(|number| self.give_back(regions, number));
@@ -281,9 +285,10 @@ impl Ring {
         self.use_up(regions, index, self.head(regions, index), 0);
     }
 
-    /// Finds the room of one chain, all of which the driver must let be written and have in its memory; its bytes.
+    /// Finds the room of one chain, all of which the driver must let be written and have in its memory: its bytes, and how many descriptors of
+    /// the ring it has.
     #[inline(always)]
-    fn find_room(&self, regions: &Regions, head: u16, room: &mut Vec<Slot>) -> Result<usize, Fault> {
+    fn find_room(&self, regions: &Regions, head: u16, room: &mut Vec<Slot>) -> Result<(usize, usize), Fault> {
         let (mut chain, mut bytes) = (self.chain(regions, head), 0);
         while let Some(Piece { address, length, flags, .. }) = chain.next()? {
             if flags & WRITE == 0 {
@@ -304,7 +309,7 @@ impl Ring {
         }
         // A chain has one piece at least.
         room.last_mut().ok_or(Fault::Chain)?.ends = Some(head);
-        Ok(bytes)
+        Ok((bytes, chain.of_ring()))
     }
 
     /// Writes header and packet into a room that is large enough, and uses up its chains.
@@ -444,8 +449,8 @@ enum Table<'a> {
         memory: &'a Mapping,
         at: usize,
     },
-    /// Elsewhere in the guest's memory.
-    Indirect(u64),
+    /// Elsewhere in the guest's memory, and how many descriptors led there.
+    Indirect(u64, usize),
 }
 
 /// The descriptors of a chain, one after the other.
@@ -490,7 +495,7 @@ impl Chain<'_> {
                 let at = at + DESCRIPTOR * number as usize;
                 (memory.load_u64(at), memory.load_u64(at + 8))
             }
-            Table::Indirect(table) => {
+            Table::Indirect(table, _) => {
                 let mut words = [0; 2];
                 for (word, address) in words.iter_mut().zip([0, 8]) {
                     let mut bytes = [0; 8];
@@ -508,15 +513,24 @@ impl Chain<'_> {
     #[cold]
     fn enter(&mut self, piece: &Piece) -> Result<(), Fault> {
         // That the table is to be written means nothing (2.7.5.3.2).
-        if matches!(self.table, Table::Indirect(_)) || piece.flags & NEXT != 0 {
+        if matches!(self.table, Table::Indirect(..)) || piece.flags & NEXT != 0 {
             return Err(Fault::Flags);
         }
         let count = piece.length / DESCRIPTOR as u32;
         if !piece.length.is_multiple_of(DESCRIPTOR as u32) || count == 0 {
             return Err(Fault::Number);
         }
-        (self.table, self.count, self.next) = (Table::Indirect(piece.address), count, Some(0));
+        (self.table, self.count, self.next) = (Table::Indirect(piece.address, self.of_ring()), count, Some(0));
         Ok(())
+    }
+
+    /// How many descriptors of the ring were read.
+    #[inline(always)]
+    fn of_ring(&self) -> usize {
+        match self.table {
+            Table::Ring { .. } => MOST_PIECES - self.left,
+            Table::Indirect(_, of_ring) => of_ring,
+        }
     }
 }
 

@@ -270,7 +270,9 @@ fn packets_are_put_into_as_many_buffers_as_they_take() {
         header[0] = 1;
         let put = device.put(&driver.regions, &mut header, &packet);
         if chains < wanted {
-            assert_eq!(put, Put::Full);
+            // Where the driver has no descriptor left, no waiting makes room.
+            let is_all = chains * sizes.len() == LENGTH as usize;
+            assert_eq!(put, if is_all { Put::TooLong } else { Put::Full });
             assert!(!device.show(&driver.regions) && driver.used().is_none(), "nothing was used");
             // The driver begins anew.
             driver = Driver::at(driver.next);
@@ -294,6 +296,27 @@ fn packets_are_put_into_as_many_buffers_as_they_take() {
         assert_eq!(come.len(), LONG_HEADER + length);
         assert_eq!((come[0], &come[MERGED..LONG_HEADER]), (1, &(chains as u16).to_le_bytes()[..]));
         assert!(come[LONG_HEADER..] == packet[..], "{length} in {sizes:?}");
+    }
+}
+
+#[test]
+fn what_is_longer_than_the_whole_ring_has_room_for_is_too_long_and_what_comes_behind_it_passes() {
+    for is_indirect in [false, true] {
+        let mut driver = Driver::at(u16::MAX - 3);
+        let mut device = driver.device(merging());
+        for chains in 1..=LENGTH {
+            let places = [(driver.place(50), 50), (driver.place(50), 50)];
+            if is_indirect {
+                driver.offer_indirect(&places, WRITE)
+            } else {
+                driver.offer(&places[..1], WRITE)
+            };
+            let expected = if chains == LENGTH { Put::TooLong } else { Put::Full };
+            let put = device.put(&driver.regions, &mut [0; LONG_HEADER], &[1; 1600]);
+            assert_eq!((put, device.unshown()), (expected, 0), "{chains}");
+        }
+        assert_eq!(device.put(&driver.regions, &mut [0; LONG_HEADER], &[1; 60]), Put::Done);
+        assert_eq!(device.put(&driver.regions, &mut [0; LONG_HEADER], &[1; 1600]), Put::Full, "one has been used");
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Served<R> {
     pub(super) features: u64,
     /// Which session of the port it belongs to.
     pub(super) session: u64,
+    /// What comes out of it is thrown away.
+    pub(super) discards: bool,
 }
 
 /// Where a ring is while it is in use.

@@ -8,8 +8,9 @@ use super::half::feature;
 use super::message::Place;
 use super::ring::tests::{Driver, LENGTH, REGION};
 use super::*;
+use crate::offload::UDP;
 use crate::offload::checksum::{Verdict, verify};
-use crate::offload::virtio::Checksum;
+use crate::offload::virtio::{Checksum, Segmentation};
 use crate::peer::socket;
 
 /// The features that a driver of today agrees on.
@@ -353,6 +354,65 @@ fn another_process_goes_on_where_this_one_stops() {
     assert!(VhostUser::inherit(&options, vec![short]).is_err());
 }
 
+/// What a port receives, of which something is there.
+pub(super) fn received(port: &mut VhostUser) -> Vec<u8> {
+    let mut frame = vec![0; MAX_FRAME];
+    match port.receive(Time::ZERO, &mut frame).expect("a port") {
+        Receive::Frame { length, .. } => frame[..length].to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_packet_that_is_being_cut_is_cut_to_its_end_by_whoever_goes_on() {
+    let folder = folder();
+    let options = VhostOptions { offload: true, ..options(&folder) };
+    let mut port = VhostUser::open(&options).expect("a port");
+    let mut guest = Guest::start(&mut port, MODERN | feature::CHECKSUM | feature::HOST_TCP[0]);
+    guest.outward.send(&TO_CUT, &begun(2500));
+    let whole: Vec<Vec<u8>> = (0..3).map(|_| received(&mut port)).collect();
+    // Its frontend may have gone meanwhile.
+    for is_there in [true, false] {
+        guest.outward.send(&TO_CUT, &begun(2500));
+        assert_eq!(received(&mut port), whole[0]);
+        if !is_there {
+            guest.frontend.hang_up();
+            port.attend(milliseconds(1));
+        }
+        let legacy = port.bequeath().expect("a legacy");
+        drop(port);
+        port = VhostUser::inherit(&options, vec![legacy]).expect("a port").remove(0);
+        assert_eq!((port.is_up(), port.next_due()), (is_there, Some(Time::ZERO)));
+        assert_eq!([received(&mut port), received(&mut port)], whole[1..]);
+        let got = port.receive(Time::ZERO, &mut [0; MAX_FRAME]).expect("a port");
+        assert_eq!(got, Receive::None, "nothing comes twice");
+    }
+    // What does not belong to such a packet is an error.
+    let mut guest = Guest::start(&mut port, MODERN | feature::CHECKSUM | feature::HOST_TCP[0]);
+    guest.outward.send(&TO_CUT, &begun(100));
+    received(&mut port);
+    let before = port.bequeath().expect("a legacy").words.len();
+    for change in [
+        |words: &mut Vec<u64>, _| words.truncate(words.len() - 1),
+        |words, _| words.push(0),
+        |words, at| words[at] = 1 << 17,
+        |words, at| words[at] = 30,
+        |words, at| words[at + 1] = 0,
+        |words, at| words[at + 2] = 1,
+        |words, at| words[at + 2] = 3000,
+    ] as [fn(&mut Vec<u64>, usize); 7]
+    {
+        let mut port = VhostUser::open(&VhostOptions { socket: "@conic-vhost-cut".to_owned(), ..options.clone() });
+        let port = port.as_mut().expect("a port");
+        let mut guest = Guest::start(port, MODERN | feature::CHECKSUM | feature::HOST_TCP[0]);
+        guest.outward.send(&TO_CUT, &begun(2500));
+        received(port);
+        let mut legacy = port.bequeath().expect("a legacy");
+        change(&mut legacy.words, before);
+        assert!(VhostUser::inherit(&options, vec![legacy]).is_err());
+    }
+}
+
 #[test]
 fn a_packed_ring_stands_where_it_takes_and_uses_and_dpdk_says_the_one_alone() {
     let folder = folder();
@@ -518,7 +578,7 @@ fn broken_descriptors_end_a_session_when_they_are_many_and_an_index_at_once() {
 }
 
 /// A TCP packet over IPv4 with so many bytes of payload, its checksum begun.
-fn begun(payload: usize) -> Vec<u8> {
+pub(super) fn begun(payload: usize) -> Vec<u8> {
     let mut packet = [&[2; 12][..], &[8, 0, 0x45, 0], &(40 + payload as u16).to_be_bytes()].concat();
     packet.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     packet.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
@@ -526,8 +586,17 @@ fn begun(payload: usize) -> Vec<u8> {
     packet
 }
 
+/// The same with UDP.
+fn begun_datagram(payload: usize) -> Vec<u8> {
+    let mut packet = [&[2; 12][..], &[8, 0, 0x45, 0], &(28 + payload as u16).to_be_bytes()].concat();
+    packet.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 4, 0, 0, 80]);
+    packet.extend([&(8 + payload as u16).to_be_bytes()[..], &[0, 0]].concat());
+    packet.extend((0..payload).map(|at| at as u8));
+    packet
+}
+
 /// A packet of which is left what a driver says in this header.
-const TO_CUT: [u8; LONG_HEADER] = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
+pub(super) const TO_CUT: [u8; LONG_HEADER] = [1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0, 0, 0];
 
 #[test]
 fn what_a_driver_leaves_is_done_and_what_it_takes_is_left() {
@@ -597,6 +666,43 @@ fn what_a_driver_leaves_is_done_and_what_it_takes_is_left() {
     guest.outward.send(&TO_CUT, &begun(2500));
     assert_eq!(plain.receive(Time::ZERO, &mut frame).expect("a port"), Receive::Skipped);
     assert_eq!(plain.counters().skipped_malformed, 1);
+}
+
+/// To cut UDP is not offered to drivers, and none is asked to.
+#[test]
+fn udp_arrives_cut_and_is_not_taken_uncut() {
+    let folder = folder();
+    let mut port = VhostUser::open(&VhostOptions { offload: true, ..options(&folder) }).expect("a port");
+    let [four, six] = feature::GUEST_TCP;
+    let offloads = feature::CHECKSUM | feature::GUEST_CHECKSUM | four | six | feature::HOST_TCP[0];
+    let mut guest = Guest::start(&mut port, MODERN | offloads);
+    (0..3).for_each(|_| guest.inward.post(2000));
+    let (checksum, size) = (Checksum::Partial { start: 34, offset: 6 }, 1000);
+    let metadata = Metadata { checksum, segmentation: Some(Segmentation { size, protocol: UDP }) };
+    let sent = port.transmit_unfinished(Time::ZERO, &begun_datagram(2500), metadata).expect("a port");
+    assert_eq!(sent, Transmit::Accepted);
+    port.flush(Time::ZERO).expect("a port");
+    let got: Vec<Vec<u8>> = std::iter::from_fn(|| guest.inward.got()).collect();
+    assert_eq!(got.iter().map(|got| got.len() - LONG_HEADER).collect::<Vec<_>>(), [1042, 1042, 542]);
+    for got in got {
+        assert_eq!((&got[..10], verify(&got[LONG_HEADER..]).transport), (&[0; 10][..], Verdict::Good));
+    }
+    // One that is whole is taken with its checksum begun.
+    guest.inward.post(2000);
+    let metadata = Metadata { segmentation: None, ..metadata };
+    port.transmit_unfinished(Time::ZERO, &begun_datagram(100), metadata).expect("a port");
+    port.flush(Time::ZERO).expect("a port");
+    assert_eq!(guest.inward.got().expect("a packet")[..10], [1, 0, 42, 0, 0, 0, 34, 0, 6, 0]);
+    // From a driver, either way of receiving.
+    for skipped in 1..=2 {
+        guest.outward.send(&[1, 5, 42, 0, 0xe8, 3, 34, 0, 6, 0, 0, 0], &begun_datagram(2500));
+        let mut frame = vec![0; LONGEST];
+        let got = match skipped {
+            1 => port.receive(Time::ZERO, &mut frame[..MAX_FRAME]),
+            _ => port.receive_unfinished(Time::ZERO, &mut frame, &mut Metadata::NONE.clone()),
+        };
+        assert_eq!((got.expect("a port"), port.counters().skipped_malformed), (Receive::Skipped, skipped));
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use super::Card;
 use super::half::{Half, feature};
 use super::ring::{LONG_HEADER, Taken};
 use crate::offload::segment::Segments;
-use crate::offload::virtio::{Checksum, HEADER_BYTES, Metadata};
-use crate::offload::{Headers, Network};
+use crate::offload::virtio::{Checksum, HEADER_BYTES, Metadata, Segmentation};
+use crate::offload::{Headers, Network, TCP};
 use crate::vnet::{Cutter, complete};
 use crate::{MAX_FRAME, Receive, Transmit};
 
@@ -15,6 +15,10 @@ impl<H: Half> Card<H> {
     /// What a header says of a packet; none where it says what was not agreed on, or means nothing.
     pub(super) fn said(&self, header: &[u8; LONG_HEADER]) -> Option<Metadata> {
         let metadata = Metadata::read(header.first_chunk::<HEADER_BYTES>()?)?;
+        // To cut UDP was not offered.
+        if metadata.segmentation.is_some_and(|segmentation| segmentation.protocol != TCP) {
+            return None;
+        }
         let is_plain = metadata.segmentation.is_none() && !matches!(metadata.checksum, Checksum::Partial { .. });
         // Nobody has found anything right for whom this side would take a stranger's word.
         let checksum = if metadata.checksum == Checksum::Valid { Checksum::Unknown } else { metadata.checksum };
@@ -28,11 +32,12 @@ impl<H: Half> Card<H> {
         Metadata { checksum: if is_hidden { Checksum::Unknown } else { metadata.checksum }, ..metadata }
     }
 
-    /// Whether the other side takes a packet as it is.
+    /// Whether the other side takes a packet as it is. One of UDP that is to be cut is never agreed on (5.1.6.4.1).
     pub(super) fn peer_takes(&self, metadata: Metadata, headers: &Headers) -> bool {
         let checksum = !matches!(metadata.checksum, Checksum::Partial { .. }) || self.has(H::CHECKSUM);
         let of_version = H::TCP[usize::from(headers.version == Network::Six)];
-        checksum && (metadata.segmentation.is_none() || self.has(of_version))
+        let cuts = |segmentation: Segmentation| segmentation.protocol == TCP && self.has(of_version);
+        checksum && metadata.segmentation.is_none_or(cuts)
     }
 
     /// Does what is left of a packet, and puts what comes of it, for a driver that takes none with work left.
@@ -112,7 +117,7 @@ impl<H: Half> Card<H> {
             self.cutter = cutter;
             match taken {
                 Taken::None => return Receive::None,
-                Taken::Refused(_) => return Receive::Skipped,
+                Taken::Refused(_) | Taken::Discarded => return Receive::Skipped,
                 Taken::TooLong => {
                     self.counters.skipped_oversized += 1;
                     return Receive::Skipped;
