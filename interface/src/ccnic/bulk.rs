@@ -3,6 +3,7 @@
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords, lines_of};
 
 use super::burst::{ROUND, Wire, gather};
+use super::pool::lengths_of;
 use super::{Descriptor, Flags, MAX_SEGMENTS, Map, Nic, Policy};
 use crate::burst::NicQueue;
 use crate::with_policy;
@@ -67,6 +68,7 @@ impl<C: Core, P: Policy> BulkWire<C, P> {
         while !rest.is_empty() {
             let segments = rest.iter().take_while(|segment| segment.has(Flags::NEXT)).count() + 1;
             let (packet, others) = rest.split_at(segments.min(rest.len()));
+            self.wire.nic().rx_claim(lengths_of(rest));
             self.post(packet);
             rest = others;
         }

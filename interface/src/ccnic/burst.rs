@@ -222,13 +222,14 @@ impl<C: Core, P: Policy> Wire<C, P> {
     }
 
     /// Delivers up to [`ROUND`] frames in one burst; how many, from the front, were delivered or dropped.
-    fn deliver_each<'f>(&mut self, frames: impl ExactSizeIterator<Item = &'f [u8]>) -> usize {
+    fn deliver_each<'f>(&mut self, mut frames: impl ExactSizeIterator<Item = &'f [u8]> + Clone) -> usize {
         let room = self.nic.rx_room(frames.len()).min(ROUND);
         let (mut done, mut filled) = (0, 0);
-        for frame in frames {
-            if filled == room {
-                break;
-            }
+        while filled < room {
+            let lengths =
+                frames.clone().map_while(|frame| u16::try_from(frame.len()).ok().filter(|&length| length > 0));
+            self.nic.rx_claim(lengths.take(room - filled));
+            let Some(frame) = frames.next() else { break };
             match u16::try_from(frame.len()) {
                 Ok(length) if length > 0 && self.nic.holds(u64::from(length)) => {
                     let Some(at) = self.nic.rx_alloc(u64::from(length)) else { break };
