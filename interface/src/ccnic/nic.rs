@@ -428,6 +428,11 @@ impl<C: Core, P: Policy> Nic<C, P> {
         (nic, lost)
     }
 
+    /// Where it stands in both rings.
+    pub fn position(&self) -> NicPosition {
+        NicPosition { transmit: self.transmit.consumed(), receive: self.receive.position() }
+    }
+
     /// Stops: gives every buffer back that it keeps, and says where it stood; every packet polled was completed. None where it cannot
     /// stop here.
     pub fn suspend(mut self) -> Option<NicPosition> {
