@@ -14,6 +14,7 @@ use conic_sim::{Options, Role, SimCore, Simulation};
 use super::application::{
     Ends, NICS, Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
 };
+use super::unasked::Unasked;
 use super::{Observer, engines, pcie};
 use crate::workload::{
     Application, DESCRIPTORS, Interface, Loopback, LoopbackOutcome, NicPlace, Serving, Spacing, Switches,
@@ -76,8 +77,10 @@ impl Prepared {
 fn prepare(question: &Loopback) -> Result<Prepared, String> {
     match question.interface {
         Interface::CcNic(features) => prepare_ccnic(question, features),
-        Interface::UnoptimisedRing => prepare_ring(question, unoptimised(question)?),
-        Interface::Ring => prepare_ring(question, workload(question).ring(1024).map_err(|error| error.to_string())?),
+        Interface::UnoptimisedRing => prepare_ring(question, unoptimised(question)?, false),
+        Interface::Ring => {
+            prepare_ring(question, workload(question).ring(1024).map_err(|error| error.to_string())?, true)
+        }
         Interface::PcieRing => Err("a NIC behind PCIe is no program on a core".to_owned()),
     }
 }
@@ -169,7 +172,7 @@ pub(super) fn unoptimised_shape(size: u64, buffers: u64) -> Result<ring::Shape, 
         // The baseline as published is "without CC-NIC's locality-oriented buffer pool optimizations" (section 5.8): that recently
         // freed buffers are taken first is one of them (section 3.3), and a pool is "typically a queue" (section 2.1).
         pool_order: ring::PoolOrder::FirstFirst,
-        // And it speaks of the processors' own prefetchers alone.
+        // And it speaks of the processors' own prefetchers alone; its NIC core asks for nothing either ([`Unasked`]).
         fetch_ahead: false,
         read_ahead_bytes: 0,
         // Its driver touches a buffer's metadata at each step, as CC-NIC's does.
@@ -189,7 +192,8 @@ pub(super) fn keeps_metadata(question: &Loopback) -> Result<(), String> {
     }
 }
 
-fn prepare_ring(question: &Loopback, shape: ring::Shape) -> Result<Prepared, String> {
+/// Lays rings out; `asks` if the NIC's cores ask for what they are about to read by prefetch instructions.
+fn prepare_ring(question: &Loopback, shape: ring::Shape, asks: bool) -> Result<Prepared, String> {
     if question.switches.engines.nic {
         return Err("a copy engine of the NIC is for CC-NIC alone: the ring's device moves bytes by itself".to_owned());
     }
@@ -203,7 +207,10 @@ fn prepare_ring(question: &Loopback, shape: ring::Shape) -> Result<Prepared, Str
         simulation,
         objects,
         move |core, queue| Box::new(pairs[queue].host(core)),
-        move |core, queue| Box::new(ring::Wire::new(nic_pairs[queue].nic(PlayedByCore(core)), shape)),
+        move |core, queue| match (PlayedByCore(core), asks) {
+            (nic, true) => Box::new(ring::Wire::new(nic_pairs[queue].nic(nic), shape)),
+            (nic, false) => Box::new(ring::Wire::new(nic_pairs[queue].nic(Unasked(nic)), shape)),
+        },
     ))
 }
 
@@ -377,6 +384,27 @@ mod tests {
         };
         let [prompt, late] = [Time::ZERO, Time::from_nanoseconds(20_000)].map(in_flight);
         assert!(prompt < 160.0 && late > 200.0, "{prompt} and {late} packets of 256");
+    }
+
+    #[test]
+    fn the_published_baselines_nic_issues_no_prefetch_instructions() {
+        /// Lines that the NIC's core asked for, or began to load, ahead.
+        struct Ahead(u64);
+        impl Observer for Ahead {
+            fn ends(&mut self, machine: &mut conic_sim::machine::Machine) {
+                self.0 = machine.counters(1).software_prefetches;
+            }
+        }
+        let machine = Platform::load("spr").expect("a platform that comes").parameters().clone();
+        let question = Loopback::new(&machine, Interface::UnoptimisedRing);
+        let ahead = |prepared: Prepared| {
+            let mut ahead = Ahead(0);
+            drive(&question, prepared, &mut ahead).expect("it runs");
+            ahead.0
+        };
+        let asks = |asks| prepare_ring(&question, unoptimised(&question).expect("a ring"), asks).expect("it can be");
+        assert_eq!(ahead(prepare(&question).expect("it can be")), 0);
+        assert!(ahead(asks(true)) > question.packets.1, "on memory they are issued");
     }
 
     /// What a NIC did that handles whole packets of one segment: rounds, the largest, packets, and slots of both rings.
