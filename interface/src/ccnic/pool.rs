@@ -338,9 +338,18 @@ impl Allocator {
     /// Allocates a buffer for a frame whose size is not known yet: a large one, or a jumbo one where there is none now; a small
     /// one where the pool has no others.
     pub fn allocate_blank<C: Core>(&mut self, core: &C) -> Option<Address> {
+        self.allocate(core, self.blank_room())
+    }
+
+    /// Where nothing is kept: takes so many buffers from the pool together, for [`Allocator::allocate_blank`] to give.
+    pub(crate) fn claim_blanks<C: Core>(&mut self, core: &C, count: usize) {
+        self.claim_for(core, std::iter::repeat_n(self.blank_room() as u16, count));
+    }
+
+    /// Bytes that a blank buffer is to hold.
+    fn blank_room(&self) -> u64 {
         let [small, large, jumbo] = self.map.classes;
-        let class = if large.count + jumbo.count == 0 { small } else { large };
-        self.allocate(core, class.room)
+        if large.count + jumbo.count == 0 { small.room } else { large.room }
     }
 
     /// Frees the buffer that an address lies in. What is no buffer is counted and otherwise ignored.
