@@ -107,6 +107,9 @@ pub trait NicQueue {
     /// Receives what was transmitted as a wire would: reads each payload and writes it into a receive buffer taken from
     /// the interface's pool, and delivers that. Returns how many packets; zero is no progress.
     fn turn_around(&mut self) -> usize;
+    /// From now on handles so many packets in a round of [`NicQueue::turn_around`] at most, where it otherwise handles more: a NIC that
+    /// works in smaller bursts. Never fewer than one packet of the most segments that the interface has.
+    fn handle_at_most(&mut self, _packets: usize) {}
     /// The line by whose change work would come for [`NicQueue::turn_around`], after a call that made no progress. None where
     /// it cannot say: then it must be called again whatever happens.
     fn awaited(&mut self) -> Option<Address> {
@@ -161,6 +164,9 @@ impl<Q: HostQueue + ?Sized> HostQueue for Box<Q> {
 impl<Q: NicQueue + ?Sized> NicQueue for Box<Q> {
     fn turn_around(&mut self) -> usize {
         (**self).turn_around()
+    }
+    fn handle_at_most(&mut self, packets: usize) {
+        (**self).handle_at_most(packets);
     }
     fn awaited(&mut self) -> Option<Address> {
         (**self).awaited()

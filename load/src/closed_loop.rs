@@ -79,6 +79,8 @@ pub struct ClosedLoop<Q, const FRAMED: bool = false> {
     waiting: [Packet; MOST],
     waiting_count: usize,
     pace: Option<Pace>,
+    /// Sends no fewer than a whole burst at once.
+    whole: bool,
     /// Room for a burst; kept, because clearing it anew costs more than a packet.
     burst: Box<Burst>,
 }
@@ -134,6 +136,7 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
             waiting: [Packet::BLANK; MOST],
             waiting_count: 0,
             pace: None,
+            whole: false,
             burst: Box::new(Burst {
                 packets: [Packet::BLANK; MOST],
                 buffers: [Address(0); MOST],
@@ -145,6 +148,11 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
     /// The queue.
     pub fn queue(&mut self) -> &mut Q {
         &mut self.queue
+    }
+
+    /// The same, sending whole transmit bursts alone: it waits until the window has room for one. An open loop sends what is due.
+    pub fn of_whole_bursts(self) -> ClosedLoop<Q, FRAMED> {
+        ClosedLoop { whole: true, ..self }
     }
 
     /// The queue, given back; what is in flight in it is whoever's takes it.
@@ -227,7 +235,7 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
     #[inline(always)]
     fn least(&self) -> usize {
         let Workload { transmit_burst, receive_burst, window, .. } = self.workload;
-        let whole = receive_burst < transmit_burst && self.pace.is_none();
+        let whole = (self.whole || receive_burst < transmit_burst) && self.pace.is_none();
         if whole { transmit_burst.min(window as usize).max(1) } else { 1 }
     }
 

@@ -14,6 +14,7 @@ pub mod speed;
 mod stores;
 mod stream;
 mod tcp_rpc;
+mod unasked;
 mod wire;
 
 use crate::workload::{

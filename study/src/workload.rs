@@ -57,6 +57,9 @@ pub struct Prefetching {
     pub nic: bool,
 }
 
+/// Packets that a NIC core handles in one round at most, where nothing else is asked for.
+pub const NIC_BURST: usize = 32;
+
 /// A loopback: packets are written, sent, turned around by the NIC, received and read (CC-NIC section 5.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loopback {
@@ -76,6 +79,10 @@ pub struct Loopback {
     pub transmit_burst: usize,
     /// Packets received in one call at most.
     pub receive_burst: usize,
+    /// Packets that a NIC core handles in one round at most, 4 to 32. A NIC behind PCIe is a chip, and has its own way.
+    pub nic_burst: usize,
+    /// A closed loop sends whole transmit bursts alone: it waits until the window has room for one.
+    pub whole_bursts: bool,
     /// Offered load in packets a second, each thread: an open loop, latency from the intended time. Without it the loop is
     /// closed: as fast as the window allows.
     pub offered: Option<f64>,
@@ -104,6 +111,8 @@ impl Loopback {
             window: 32,
             transmit_burst: 32,
             receive_burst: 32,
+            nic_burst: NIC_BURST,
+            whole_bursts: false,
             offered: None,
             prefetching: Prefetching { host: true, nic: false },
             nic_work: None,

@@ -3,6 +3,7 @@
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords, lines_of};
 
 use super::burst::{ROUND, Wire, gather};
+use super::pool::lengths_of;
 use super::{Descriptor, Flags, MAX_SEGMENTS, Map, Nic, Policy};
 use crate::burst::NicQueue;
 use crate::with_policy;
@@ -55,8 +56,9 @@ impl<C: Core, P: Policy> BulkWire<C, P> {
     /// Polls packets and posts their copies, as many as there is room for in the receive ring.
     fn begin(&mut self) {
         let waiting = self.copied.len() - self.delivered;
+        let round = self.wire.round();
         let nic = self.wire.nic();
-        let room = nic.rx_room(waiting + ROUND).saturating_sub(waiting).min(ROUND).min(MOST - self.polled.len());
+        let room = nic.rx_room(waiting + round).saturating_sub(waiting).min(round).min(MOST - self.polled.len());
         if room < MAX_SEGMENTS {
             return;
         }
@@ -67,6 +69,7 @@ impl<C: Core, P: Policy> BulkWire<C, P> {
         while !rest.is_empty() {
             let segments = rest.iter().take_while(|segment| segment.has(Flags::NEXT)).count() + 1;
             let (packet, others) = rest.split_at(segments.min(rest.len()));
+            self.wire.nic().rx_claim(lengths_of(rest));
             self.post(packet);
             rest = others;
         }
@@ -138,6 +141,9 @@ impl<C: Core, P: Policy> NicQueue for BulkWire<C, P> {
             self.delivered = 0;
         }
         delivered
+    }
+    fn handle_at_most(&mut self, packets: usize) {
+        self.wire.handle_at_most(packets);
     }
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {
         self.wire.take_frame(frame)

@@ -6,7 +6,7 @@ use super::{Descriptor, Flags, Host, MAX_SEGMENTS, Map, Nic, Policy};
 use crate::burst::{HostQueue, NicQueue, Packet, fetch_ahead};
 use crate::{with_policy, work};
 
-/// Packets that the NIC handles in one round.
+/// Packets that the NIC handles in one round at most.
 pub(super) const ROUND: usize = 32;
 
 impl<C: Core, P: Policy> HostQueue for Host<C, P> {
@@ -61,6 +61,8 @@ pub struct Wire<C, P> {
     next: usize,
     /// Room for what is to be delivered; kept, because clearing it anew costs more than a packet.
     delivered: [Descriptor; ROUND],
+    /// Descriptors that are handled in a round at most, [`ROUND`] or fewer.
+    round: usize,
     dropped: u64,
     turned: Turned,
 }
@@ -87,6 +89,7 @@ impl<C: Core, P: Policy> Wire<C, P> {
             count: 0,
             next: 0,
             delivered: [Descriptor::BLANK; ROUND],
+            round: ROUND,
             dropped: 0,
             turned: Turned::default(),
         }
@@ -106,6 +109,11 @@ impl<C: Core, P: Policy> Wire<C, P> {
     /// What the host did that it should not have.
     pub fn faults(&self) -> super::NicFaults {
         self.nic.faults()
+    }
+
+    /// How many descriptors it handles in a round at most.
+    pub(super) fn round(&self) -> usize {
+        self.round
     }
 
     /// What it has returned.
@@ -174,7 +182,7 @@ impl<C: Core, P: Policy> Wire<C, P> {
     /// As [`NicQueue::turn_around`]; each frame that goes back is shown before, where it lies then.
     #[inline(always)]
     pub fn turn_around_shown(&mut self, mut show: impl FnMut(&C, &Descriptor)) -> usize {
-        let room = self.nic.rx_room(ROUND).min(ROUND);
+        let room = self.nic.rx_room(self.round).min(self.round).min(ROUND);
         if room < MAX_SEGMENTS {
             return 0;
         }
@@ -222,13 +230,14 @@ impl<C: Core, P: Policy> Wire<C, P> {
     }
 
     /// Delivers up to [`ROUND`] frames in one burst; how many, from the front, were delivered or dropped.
-    fn deliver_each<'f>(&mut self, frames: impl ExactSizeIterator<Item = &'f [u8]>) -> usize {
+    fn deliver_each<'f>(&mut self, mut frames: impl ExactSizeIterator<Item = &'f [u8]> + Clone) -> usize {
         let room = self.nic.rx_room(frames.len()).min(ROUND);
         let (mut done, mut filled) = (0, 0);
-        for frame in frames {
-            if filled == room {
-                break;
-            }
+        while filled < room {
+            let lengths =
+                frames.clone().map_while(|frame| u16::try_from(frame.len()).ok().filter(|&length| length > 0));
+            self.nic.rx_claim(lengths.take(room - filled));
+            let Some(frame) = frames.next() else { break };
             match u16::try_from(frame.len()) {
                 Ok(length) if length > 0 && self.nic.holds(u64::from(length)) => {
                     let Some(at) = self.nic.rx_alloc(u64::from(length)) else { break };
@@ -290,6 +299,10 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
     #[inline(always)]
     fn turn_around(&mut self) -> usize {
         self.turn_around_shown(|_, _| {})
+    }
+
+    fn handle_at_most(&mut self, packets: usize) {
+        self.round = packets.clamp(MAX_SEGMENTS, ROUND);
     }
 
     fn awaited(&mut self) -> Option<Address> {

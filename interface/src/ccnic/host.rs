@@ -295,6 +295,7 @@ impl<C: Core, P: Policy> Host<C, P> {
         while blanks.outstanding < blanks.target {
             let mut group = [Descriptor::BLANK; 4];
             let mut count = 0;
+            self.allocator.claim_blanks(&self.core, group.len());
             while count < group.len() {
                 // The size of what will arrive is not known: the largest frame's buffer, or what there is.
                 let Some(at) = self.allocator.allocate_blank(&self.core) else { break };

@@ -298,7 +298,16 @@ impl<C: Core, P: Policy> Nic<C, P> {
             return 0;
         }
         let core = &self.core;
-        self.allocator.pop_for(packets, |index, packet, to| each(core, index, packet, to))
+        self.allocator.pop_for(core, packets, |index, packet, to| each(core, index, packet, to))
+    }
+
+    /// Where neither side keeps buffers: takes those that packets of these lengths will be received into from the pool, together, as far
+    /// as they are of one class. [`Nic::rx_alloc`] gives them.
+    #[inline(always)]
+    pub(super) fn rx_claim(&mut self, lengths: impl IntoIterator<Item = u16>) {
+        if self.blanks.is_none() {
+            self.allocator.claim_for(&self.core, lengths);
+        }
     }
 
     #[inline(never)]
@@ -412,6 +421,11 @@ impl<C: Core, P: Policy> Nic<C, P> {
             nic.allocator.accept(at);
         }
         (nic, lost)
+    }
+
+    /// Where it stands in both rings.
+    pub fn position(&self) -> NicPosition {
+        NicPosition { transmit: self.transmit.consumed(), receive: self.receive.position() }
     }
 
     /// Stops: gives every buffer back that it keeps, and says where it stood; every packet polled was completed. None where it cannot

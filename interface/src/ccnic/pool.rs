@@ -212,23 +212,36 @@ impl Allocator {
             if bytes > self.map.classes[class].room {
                 continue;
             }
-            if let Some(at) = self.stacks[class].pop() {
+            if self.stacks[class].height > 0 || self.refill(core, class, 1) {
                 core.work(work::BUFFER);
-                return Some(at);
-            }
-            if self.refill(core, class) {
                 return self.stacks[class].pop();
             }
         }
         None
     }
 
+    /// Where nothing is kept: takes a buffer from the pool for each of these lengths, from the front, that is of the first one's class, all
+    /// of them together; the next allocations of that class are given those. Nothing if some are there.
+    #[inline(always)]
+    pub(crate) fn claim_for<C: Core>(&mut self, core: &C, lengths: impl IntoIterator<Item = u16>) {
+        if self.features.recycling {
+            return;
+        }
+        let mut lengths = lengths.into_iter().map(|length| self.class_for(length));
+        let Some(Some(class)) = lengths.next() else { return };
+        if self.stacks[class].height == 0 {
+            let wanted = 1 + lengths.take(BATCH - 1).take_while(|&other| other == Some(class)).count();
+            while self.stacks[class].height < wanted && self.refill(core, class, wanted - self.stacks[class].height) {}
+        }
+    }
+
     /// Takes a buffer from the stacks for each of these packets, from the front, up to the first that has other segments, begins within
     /// a line, or for which the stack of its class has none; how many. `each` is given a packet's place among them, the packet, and its
-    /// buffer.
+    /// buffer. Where nothing is kept, a run of packets of one class has its buffers from the pool together.
     #[inline(always)]
-    pub(crate) fn pop_for(
+    pub(crate) fn pop_for<C: Core>(
         &mut self,
+        core: &C,
         packets: &[Descriptor],
         mut each: impl FnMut(usize, &Descriptor, Address),
     ) -> usize {
@@ -236,6 +249,7 @@ impl Allocator {
         while let Some(first) = packets.get(count)
             && let Some(class) = self.class_for(first.length())
         {
+            self.claim_for(core, lengths_of(&packets[count..]));
             let until = self.pop_run(class, packets, count, &mut each);
             if until == count {
                 break;
@@ -288,7 +302,7 @@ impl Allocator {
                 continue;
             }
             while count < out.len() {
-                if self.stacks[class].height == 0 && !self.refill(core, class) {
+                if self.stacks[class].height == 0 && !self.refill(core, class, out.len() - count) {
                     break;
                 }
                 count += self.stacks[class].pop_into(&mut out[count..]);
@@ -324,9 +338,18 @@ impl Allocator {
     /// Allocates a buffer for a frame whose size is not known yet: a large one, or a jumbo one where there is none now; a small
     /// one where the pool has no others.
     pub fn allocate_blank<C: Core>(&mut self, core: &C) -> Option<Address> {
+        self.allocate(core, self.blank_room())
+    }
+
+    /// Where nothing is kept: takes so many buffers from the pool together, for [`Allocator::allocate_blank`] to give.
+    pub(crate) fn claim_blanks<C: Core>(&mut self, core: &C, count: usize) {
+        self.claim_for(core, std::iter::repeat_n(self.blank_room() as u16, count));
+    }
+
+    /// Bytes that a blank buffer is to hold.
+    fn blank_room(&self) -> u64 {
         let [small, large, jumbo] = self.map.classes;
-        let class = if large.count + jumbo.count == 0 { small } else { large };
-        self.allocate(core, class.room)
+        if large.count + jumbo.count == 0 { small.room } else { large.room }
     }
 
     /// Frees the buffer that an address lies in. What is no buffer is counted and otherwise ignored.
@@ -470,13 +493,16 @@ impl Allocator {
         self.map.classes[class].bit_of(self.features.scattered, at)
     }
 
+    /// Takes buffers from the pool, of one word of its free set: a batch for the stack, or no more than are wanted where nothing is kept
+    /// (section 5.4: "all allocations and frees access the buffer pool"). Whether there are some now.
     #[inline(never)]
-    fn refill<C: Core>(&mut self, core: &C, class: usize) -> bool {
+    fn refill<C: Core>(&mut self, core: &C, class: usize, wanted: usize) -> bool {
         let map = self.map.classes[class];
         if map.count == 0 {
             return false;
         }
-        let want = self.stacks[class].batch;
+        let want = if self.features.recycling { self.stacks[class].batch } else { wanted.min(BATCH) };
+        let height = self.stacks[class].height;
         // More rounds than there are words: the first may begin within its word, and where the other side was quicker, a word is
         // tried again.
         let looks = map.words() + 3;
@@ -492,7 +518,7 @@ impl Allocator {
             };
             let got = before & wanted;
             self.push_bits(class, word, got);
-            let found = self.stacks[class].height > 0;
+            let found = self.stacks[class].height > height;
             if found && !self.features.recycling {
                 self.next_bit[class] = u64::BITS - wanted.leading_zeros();
             }
@@ -566,11 +592,18 @@ impl Allocator {
     }
 }
 
+/// The lengths of packets, from the front, up to the first that has other segments or begins within a line.
+#[inline(always)]
+pub(super) fn lengths_of(packets: &[Descriptor]) -> impl Iterator<Item = u16> {
+    packets.iter().take_while(|packet| packet.is_of_whole_lines()).map(|packet| packet.length())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ccnic::{Features, Geometry, Headroom, Map, prepare};
-    use conic_check::CrashMemory;
+    use conic_check::{CrashMemory, Does, ToldCore};
+    use std::cell::Cell;
 
     #[test]
     fn without_a_stack_all_buffers_come_in_rotation() {
@@ -596,6 +629,40 @@ mod tests {
         let distinct: std::collections::BTreeSet<_> = rest.iter().map(|at| at.0).collect();
         assert_eq!(distinct.len(), 256, "each once");
     }
+
+    #[test]
+    fn without_a_stack_a_call_takes_from_the_pool_what_it_wants_and_no_more() {
+        let features = Features { recycling: false, ..Features::paper() };
+        let geometry = Geometry { queues: 1, descriptors: 16, buffers: [256, 64, 0], object_bytes: 0 };
+        let map = Map::new(geometry, features).expect("it can be");
+        let memory = CrashMemory::new(&map.layout);
+        prepare(&memory.core("builder"), &map);
+        // A word of the free set is looked at, and what was chosen of it taken.
+        let looks = Cell::new(0);
+        let core = ToldCore::new(memory.core("host"), |does| {
+            looks.set(looks.get() + u32::from(matches!(does, Does::Word(_))));
+        });
+        let mut allocator = Allocator::new(map.pool, AllocatorFeatures::of(&features), false);
+        assert!(allocator.allocate(&core, 64).is_some());
+        assert_eq!((looks.take(), allocator.held()), (2, [0; 3]), "one is taken for one that is wanted");
+        assert_eq!(allocator.allocate_burst(&core, 64, &mut [Address(0); 20]), 20);
+        assert_eq!((looks.take(), allocator.held()), (2, [0; 3]), "20 for a burst of 20, together");
+        // Two runs: of five small packets and of three large ones; the last begins within a line, and is its receiver's to care for.
+        let [small, large, within] =
+            [(0, 64), (0, 1500), (8, 64)].map(|(at, length)| Descriptor::new(Address(at), length));
+        let packets = [small, small, small, small, small, large, large, large, within];
+        assert_eq!(allocator.pop_for(&core, &packets, |_, _, _| {}), 8);
+        assert_eq!((looks.take(), allocator.held()), (4, [0; 3]), "each run's together");
+        // More than one word of the free set has: 38 are left of the first one.
+        assert_eq!(allocator.pop_for(&core, &[small; 32], |_, _, _| {}), 32);
+        assert_eq!(allocator.pop_for(&core, &[small; 32], |_, _, _| {}), 32);
+        assert_eq!(
+            (looks.take(), allocator.held()),
+            (6, [0; 3]),
+            "the first of two words, then what is left of it and the next"
+        );
+    }
+
     #[test]
     fn only_a_buffer_that_holds_the_longest_payload_is_set_aside() {
         // Behind a headroom of a line a small buffer holds 64 bytes, and a payload in the ring may have 104.

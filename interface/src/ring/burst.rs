@@ -160,6 +160,8 @@ pub struct Wire<N> {
     frame: Box<[u8]>,
     /// Bytes of a frame that was taken and finds no blank buffer yet.
     held: Option<usize>,
+    /// Packets that are handled in a round at most.
+    round: usize,
     dropped: u64,
 }
 
@@ -171,7 +173,7 @@ impl<N: DeviceHalf> Wire<N> {
     /// If a buffer holds more than a [`Packet`] can say.
     pub fn new(nic: N, shape: Shape) -> Wire<N> {
         assert!(shape.room() <= u64::from(u16::MAX), "a packet's length has 16 bits");
-        Wire { nic, frame: vec![0; shape.longest_packet() as usize].into(), held: None, dropped: 0 }
+        Wire { nic, frame: vec![0; shape.longest_packet() as usize].into(), held: None, round: ROUND, dropped: 0 }
     }
 
     /// The device half.
@@ -184,7 +186,7 @@ impl<N: DeviceHalf> NicQueue for Wire<N> {
     #[inline(always)]
     fn turn_around(&mut self) -> usize {
         let mut count = 0;
-        while count < ROUND {
+        while count < self.round {
             if self.held.is_none() {
                 if self.nic.poll_tx() == 0 {
                     break;
@@ -200,6 +202,10 @@ impl<N: DeviceHalf> NicQueue for Wire<N> {
         }
         self.nic.flush();
         count
+    }
+
+    fn handle_at_most(&mut self, packets: usize) {
+        self.round = packets.clamp(1, ROUND);
     }
 
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {

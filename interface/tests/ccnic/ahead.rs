@@ -1,4 +1,4 @@
-//! What a host asks for before it is read, and how much it works.
+//! What a side asks for before it is read, how much it works, and how often it looks at the pool.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,7 +6,8 @@ use conic_check::{CrashMemory, Does, ToldCore};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::{
-    Compiled, Descriptor, Features, Flags, Host, Map, Nic, Packing, Paper, PhaseCredit, Policy, Signal, Wire, prepare,
+    BulkWire, Compiled, Completions, Descriptor, Features, Flags, Host, Map, Nic, Packing, Paper, PhaseCredit, Policy,
+    Signal, Wire, prepare,
 };
 use conic_interface::work;
 
@@ -279,4 +280,40 @@ fn what_comes_back_is_remembered_and_recalled_for_as_much_work_as_a_rings_descri
     let [sending, after] = work_of_sending(Features { shared_pool: false, ..Features::best() }, 0);
     assert_eq!(sending, plain[0] + records);
     assert!(after > records, "with the pool's");
+}
+
+/// What a NIC without a stack does at the pool's small buffers for 20 frames that it delivers, and for a round of 20 packets: accesses
+/// to words of the free set. With `bulk` its copies are posted.
+fn looks_at_the_pool(bulk: bool) -> [u32; 2] {
+    let features = Features { recycling: false, ..Features::paper() };
+    let mut map = Map::new(geometry(64, [64, 64, 4], 0), features).expect("a geometry that can be");
+    let completions = Completions::place(&mut map.layout);
+    let memory = CrashMemory::new(&map.layout);
+    prepare(&memory.core("builder"), &map);
+    let (looks, free) = (Cell::new(0), map.pool.classes[0].bits);
+    let core = ToldCore::new(memory.core("nic"), |does| {
+        looks.set(looks.get() + u32::from(matches!(does, Does::Word(at) if at == free)));
+    });
+    let mut host = Host::<_, Paper>::new(memory.core("host"), &map, 0);
+    let nic = Nic::<_, Paper>::new(core, &map, 0);
+    let mut wire: Box<dyn NicQueue + '_> =
+        if bulk { Box::new(BulkWire::new(nic, completions)) } else { Box::new(Wire::new(nic)) };
+    let (mut out, mut buffers) = ([Descriptor::BLANK; 32], [Address(0); 20]);
+    assert_eq!(wire.deliver_frames(&vec![vec![7; 60]; 20]), 20);
+    let delivering = looks.take();
+    assert_eq!(host.rx_burst(&mut out), 20);
+    host.buf_free(&std::array::from_fn::<_, 20, _>(|index| out[index].address()));
+    assert_eq!(host.buf_alloc(60, &mut buffers), 20);
+    assert_eq!(host.tx_burst(&buffers.map(|at| Descriptor::new(at, 60))), 20);
+    assert_eq!(wire.turn_around(), 20);
+    let turning = looks.take();
+    // What a NIC that keeps nothing has is what it has delivered.
+    assert_eq!(map.pool.free(&memory.core("accountant"))[0], 64 - 20);
+    [delivering, turning]
+}
+
+#[test]
+fn without_a_stack_a_nic_takes_a_rounds_buffers_together() {
+    // A look and an update for all that are taken, and an update for all that the host had sent.
+    assert_eq!([false, true].map(looks_at_the_pool), [[2, 3]; 2]);
 }

@@ -3,7 +3,7 @@
 use conic_interface::ccnic::Features;
 use conic_sim::Parameters;
 
-use crate::workload::{Interface, Loopback, NicPlace, Prefetching, Switches};
+use crate::workload::{Interface, Loopback, NIC_BURST, NicPlace, Prefetching, Switches};
 
 /// The machines of the paper's section 5.1.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +73,8 @@ impl Setting {
             window: 1,
             transmit_burst: BURST,
             receive_burst: BURST,
+            nic_burst: NIC_BURST,
+            whole_bursts: false,
             offered: None,
             prefetching: Prefetching { host: true, nic: false },
             nic_work: None,

@@ -153,7 +153,9 @@ pub(super) fn application<'a>(
             measure(question, core, &mut application, thread, results);
         }
         (Application::Loopback | Application::Copying, _) => {
-            measure(question, core, &mut ClosedLoop::new(queue, workload), thread, results);
+            let application = ClosedLoop::new(queue, workload);
+            let mut application = if question.whole_bursts { application.of_whole_bursts() } else { application };
+            measure(question, core, &mut application, thread, results);
         }
     }
 }

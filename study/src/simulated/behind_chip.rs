@@ -18,6 +18,7 @@ use conic_sim::{Parameters, Role, SimCore, SimDevice, Simulation};
 use super::application::start_of;
 use super::loopback::unoptimised_shape;
 use super::pcie::{ChipNetwork, ChipQueue, Pair};
+use super::unasked::Unasked;
 use super::wire::Wire;
 use crate::workload::{Interface, Reached};
 
@@ -180,7 +181,9 @@ fn over_ring(wanted: &Wanted, threads: usize) -> Result<Under, String> {
     let for_nic = Rc::clone(&pairs);
     let between = Between {
         host: Rc::new(move |core, queue| Box::new(pairs[queue].host(core))),
-        nic: Rc::new(move |core, queue| Box::new(ring::Wire::new(for_nic[queue].nic(PlayedByCore(core)), shape))),
+        nic: Rc::new(move |core, queue| {
+            Box::new(ring::Wire::new(for_nic[queue].nic(Unasked(PlayedByCore(core))), shape))
+        }),
         fill: None,
     };
     Ok((layout, between, objects))

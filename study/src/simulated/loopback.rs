@@ -14,6 +14,7 @@ use conic_sim::{Options, Role, SimCore, Simulation};
 use super::application::{
     Ends, NICS, Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
 };
+use super::unasked::Unasked;
 use super::{Observer, engines, pcie};
 use crate::workload::{
     Application, DESCRIPTORS, Interface, Loopback, LoopbackOutcome, NicPlace, Serving, Spacing, Switches,
@@ -76,8 +77,10 @@ impl Prepared {
 fn prepare(question: &Loopback) -> Result<Prepared, String> {
     match question.interface {
         Interface::CcNic(features) => prepare_ccnic(question, features),
-        Interface::UnoptimisedRing => prepare_ring(question, unoptimised(question)?),
-        Interface::Ring => prepare_ring(question, workload(question).ring(1024).map_err(|error| error.to_string())?),
+        Interface::UnoptimisedRing => prepare_ring(question, unoptimised(question)?, false),
+        Interface::Ring => {
+            prepare_ring(question, workload(question).ring(1024).map_err(|error| error.to_string())?, true)
+        }
         Interface::PcieRing => Err("a NIC behind PCIe is no program on a core".to_owned()),
     }
 }
@@ -113,18 +116,7 @@ fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
 }
 
 fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepared, String> {
-    let geometry = ccnic::Geometry {
-        queues: queue_pairs(question)? as u32,
-        descriptors: DESCRIPTORS,
-        buffers: buffers(question, &features),
-        object_bytes: 0,
-    };
-    let map = match (question.switches.bare_buffers, question.switches.spacing) {
-        (true, _) => ccnic::Map::new(geometry, features),
-        (false, Some(Spacing::Pages)) => ccnic::Map::with_metadata_within(geometry, features),
-        (false, _) => ccnic::Map::with_metadata(geometry, features),
-    };
-    let map = map.map_err(|error| error.to_string())?;
+    let map = laid_out(question, features)?;
     let mut layout = map.layout.clone();
     let objects = place_objects(question, &mut layout);
     let bulk = question.switches.engines.nic;
@@ -142,6 +134,22 @@ fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepa
             Some(completions) => ccnic::bulk_nic_queue(core, &nic_map, queue, completions),
         },
     ))
+}
+
+/// Where CC-NIC's queue pairs and buffers lie.
+fn laid_out(question: &Loopback, features: ccnic::Features) -> Result<ccnic::Map, String> {
+    let geometry = ccnic::Geometry {
+        queues: queue_pairs(question)? as u32,
+        descriptors: DESCRIPTORS,
+        buffers: buffers(question, &features),
+        object_bytes: 0,
+    };
+    let map = match (question.switches.bare_buffers, question.switches.spacing) {
+        (true, _) => ccnic::Map::new(geometry, features),
+        (false, Some(Spacing::Pages)) => ccnic::Map::with_metadata_within(geometry, features),
+        (false, _) => ccnic::Map::with_metadata(geometry, features),
+    };
+    map.map_err(|error| error.to_string())
 }
 
 /// The paper's baseline.
@@ -164,7 +172,7 @@ pub(super) fn unoptimised_shape(size: u64, buffers: u64) -> Result<ring::Shape, 
         // The baseline as published is "without CC-NIC's locality-oriented buffer pool optimizations" (section 5.8): that recently
         // freed buffers are taken first is one of them (section 3.3), and a pool is "typically a queue" (section 2.1).
         pool_order: ring::PoolOrder::FirstFirst,
-        // And it speaks of the processors' own prefetchers alone.
+        // And it speaks of the processors' own prefetchers alone; its NIC core asks for nothing either ([`Unasked`]).
         fetch_ahead: false,
         read_ahead_bytes: 0,
         // Its driver touches a buffer's metadata at each step, as CC-NIC's does.
@@ -184,7 +192,8 @@ pub(super) fn keeps_metadata(question: &Loopback) -> Result<(), String> {
     }
 }
 
-fn prepare_ring(question: &Loopback, shape: ring::Shape) -> Result<Prepared, String> {
+/// Lays rings out; `asks` if the NIC's cores ask for what they are about to read by prefetch instructions.
+fn prepare_ring(question: &Loopback, shape: ring::Shape, asks: bool) -> Result<Prepared, String> {
     if question.switches.engines.nic {
         return Err("a copy engine of the NIC is for CC-NIC alone: the ring's device moves bytes by itself".to_owned());
     }
@@ -198,16 +207,26 @@ fn prepare_ring(question: &Loopback, shape: ring::Shape) -> Result<Prepared, Str
         simulation,
         objects,
         move |core, queue| Box::new(pairs[queue].host(core)),
-        move |core, queue| Box::new(ring::Wire::new(nic_pairs[queue].nic(PlayedByCore(core)), shape)),
+        move |core, queue| match (PlayedByCore(core), asks) {
+            (nic, true) => Box::new(ring::Wire::new(nic_pairs[queue].nic(nic), shape)),
+            (nic, false) => Box::new(ring::Wire::new(nic_pairs[queue].nic(Unasked(nic)), shape)),
+        },
     ))
+}
+
+/// A NIC's queue pair that handles so many packets in a round at most.
+fn in_bursts(mut queue: Box<dyn NicQueue + '_>, burst: usize) -> Box<dyn NicQueue + '_> {
+    queue.handle_at_most(burst);
+    queue
 }
 
 /// Puts the NIC core on the machine that serves all queue pairs, where there is to be one, and gives its agent.
 fn serve_all(question: &Loopback, simulation: &mut Simulation, node: usize, nic: &Rc<MakeNic>) -> Option<usize> {
     let Serving::Shared { queue_pairs, attention } = question.switches.serving else { return None };
     let (make, start) = (Rc::clone(nic), start_of(question.seed, question.threads as u64));
+    let burst = question.nic_burst;
     let agent = simulation.core("NIC core", node, Role::Service, start, move |core| {
-        let queues = (0..queue_pairs).map(|queue| make(core, queue)).collect();
+        let queues = (0..queue_pairs).map(|queue| in_bursts(make(core, queue), burst)).collect();
         let mut server = Server::new(core, queues, attention);
         loop {
             if server.round() == 0 {
@@ -278,7 +297,7 @@ fn drive(question: &Loopback, prepared: Prepared, observer: &mut dyn Observer) -
         let ends_ = Rc::clone(&ends);
         let start = start + start_of(question.seed, NICS + number as u64) + question.switches.late;
         let nic_agent = simulation.core(&format!("NIC core {number}"), nic_node, nic_role, start, move |core| {
-            let mut queue = make(core, number);
+            let mut queue = in_bursts(make(core, number), question_.nic_burst);
             if let Some(touch) = forwarding {
                 let mut network = Network::new(core, queue, generator(&question_, touch));
                 return measure(&question_, core, &mut network, ends_.thread(number, None), &results);
@@ -365,6 +384,110 @@ mod tests {
         };
         let [prompt, late] = [Time::ZERO, Time::from_nanoseconds(20_000)].map(in_flight);
         assert!(prompt < 160.0 && late > 200.0, "{prompt} and {late} packets of 256");
+    }
+
+    #[test]
+    fn the_published_baselines_nic_issues_no_prefetch_instructions() {
+        /// Lines that the NIC's core asked for, or began to load, ahead.
+        struct Ahead(u64);
+        impl Observer for Ahead {
+            fn ends(&mut self, machine: &mut conic_sim::machine::Machine) {
+                self.0 = machine.counters(1).software_prefetches;
+            }
+        }
+        let machine = Platform::load("spr").expect("a platform that comes").parameters().clone();
+        let question = Loopback::new(&machine, Interface::UnoptimisedRing);
+        let ahead = |prepared: Prepared| {
+            let mut ahead = Ahead(0);
+            drive(&question, prepared, &mut ahead).expect("it runs");
+            ahead.0
+        };
+        let asks = |asks| prepare_ring(&question, unoptimised(&question).expect("a ring"), asks).expect("it can be");
+        assert_eq!(ahead(prepare(&question).expect("it can be")), 0);
+        assert!(ahead(asks(true)) > question.packets.1, "on memory they are issued");
+    }
+
+    /// What a NIC did that handles whole packets of one segment: rounds, the largest, packets, and slots of both rings.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Rounds {
+        most: usize,
+        packets: u64,
+        slots: [u64; 2],
+    }
+
+    /// A NIC that says what it did.
+    struct Counted<'a> {
+        wire: ccnic::Wire<&'a SimCore<'a>, ccnic::Paper>,
+        rounds: Rc<Cell<Rounds>>,
+    }
+
+    impl NicQueue for Counted<'_> {
+        fn turn_around(&mut self) -> usize {
+            let count = self.wire.turn_around();
+            let Rounds { most, packets, .. } = self.rounds.get();
+            let ccnic::NicPosition { transmit, receive } = self.wire.nic().position();
+            let (most, packets) = (most.max(count), packets + count as u64);
+            self.rounds.set(Rounds { most, packets, slots: [transmit, receive.sent] });
+            count
+        }
+        fn handle_at_most(&mut self, packets: usize) {
+            self.wire.handle_at_most(packets);
+        }
+        fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {
+            self.wire.take_frame(frame)
+        }
+        fn deliver_frame(&mut self, frame: &[u8]) -> bool {
+            self.wire.deliver_frame(frame)
+        }
+        fn spin(&self) {
+            self.wire.spin();
+        }
+        fn refused(&self) -> u64 {
+            self.wire.refused()
+        }
+        fn dropped(&self) -> u64 {
+            self.wire.dropped()
+        }
+    }
+
+    fn made(nic: impl for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static) -> Rc<MakeNic> {
+        Rc::new(nic)
+    }
+
+    #[test]
+    fn figure_17s_bursts_of_eight_fill_lines_of_the_rings_and_no_round_is_longer() {
+        let machine = Platform::load("spr").expect("a platform that comes").parameters().clone();
+        let bursts = Loopback {
+            window: 64,
+            transmit_burst: 8,
+            receive_burst: 8,
+            nic_burst: 8,
+            whole_bursts: true,
+            packets: (500, 1000),
+            ..Loopback::new(&machine, Interface::CcNic(ccnic::Features::paper()))
+        };
+        let rounds_of = |question: &Loopback| {
+            let rounds = Rc::new(Cell::new(Rounds::default()));
+            let (shared, prepared) = (Rc::clone(&rounds), prepare(question).expect("it can be"));
+            let map = laid_out(question, ccnic::Features::paper()).expect("it can be");
+            let nic = made(move |core, queue| {
+                let wire = ccnic::Wire::new(ccnic::Nic::new(core, &map, queue));
+                Box::new(Counted { wire, rounds: Rc::clone(&shared) })
+            });
+            let outcome = drive(question, Prepared { nic, ..prepared }, &mut ()).expect("it runs");
+            assert_eq!(outcome.wrong, 0);
+            rounds.get()
+        };
+        // Also where the window is no multiple of a burst.
+        for window in [64, 62] {
+            let Rounds { most, packets, slots } = rounds_of(&Loopback { window, ..bursts.clone() });
+            assert!(packets >= 1500);
+            assert_eq!((most, slots.map(|slots| 4 * slots)), (8, [packets; 2]), "{window}");
+        }
+        // As everywhere else: longer rounds, and what the window has room for, which leaves lines that are not full.
+        let Rounds { most, packets, slots } =
+            rounds_of(&Loopback { window: 62, nic_burst: 32, whole_bursts: false, ..bursts });
+        assert!(most > 8 && 4 * slots[0] > packets, "{most} a round, {packets} in {slots:?}");
     }
 
     #[test]

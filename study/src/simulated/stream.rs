@@ -1,6 +1,6 @@
 //! Data from node to node as fast as it goes.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, Time};
@@ -10,26 +10,6 @@ use super::failure;
 use super::wire::Wire;
 use crate::workload::{Failure, ReadOnly, ReadOnlyOutcome, Stream, StreamOutcome, StreamStores};
 
-/// What the measuring threads of a run have found: bits a second of each, and the interconnect before and after the first's.
-#[derive(Debug, Default)]
-struct Found {
-    rates: Vec<f64>,
-    wire: Option<(Wire, Wire)>,
-}
-
-impl Found {
-    fn enter(&mut self, thread: usize, lines: u64, span: Time, wire: (Wire, Wire)) {
-        self.rates.push(lines as f64 * 8.0 * LINE_BYTES as f64 / span.seconds());
-        if thread == 0 {
-            self.wire = Some(wire);
-        }
-    }
-
-    fn utilisation(&self, links: u32) -> [f64; 2] {
-        self.wire.map_or([0.0; 2], |(before, after)| after.utilisation_since(&before, links))
-    }
-}
-
 /// Reads lines in order.
 fn read_in_order(core: &SimCore<'_>, from: Address, lines: std::ops::Range<u64>, mut each: impl FnMut(u64, Line)) {
     for index in lines {
@@ -37,33 +17,47 @@ fn read_in_order(core: &SimCore<'_>, from: Address, lines: std::ops::Range<u64>,
     }
 }
 
+/// How many times the lines of its warm-up and its measurement a reader has: the load stays until the last to warm up has measured, and
+/// lines that are read again would be in a cache, and cost the link nothing.
+const SPARE: u64 = 4;
+
 /// Reads what nobody writes.
 pub(super) fn read_only(question: &ReadOnly) -> Result<ReadOnlyOutcome, Failure> {
     let (warm, measured) = question.lines;
-    let each = warm + measured;
+    let each = SPARE * (warm + measured);
     let mut layout = Layout::new();
     let start =
         layout.add("lines", question.threads as u64 * each * LINE_BYTES, 4096, Home::Nic, SynchronisingWords::NONE);
     let mut simulation =
         Simulation::new(&question.machine, &layout, Options { seed: question.seed, ..Options::default() });
-    let found = Rc::new(RefCell::new(Found::default()));
+    let meter = Rc::new(Meter::default());
     for thread in 0..question.threads {
-        let found = Rc::clone(&found);
-        let threads = question.threads;
+        let (meter, threads) = (Rc::clone(&meter), question.threads);
         simulation.core(&format!("reader {thread}"), 0, Role::Main, Time::ZERO, move |core| {
             let from = start.lines(thread as u64 * each);
-            read_in_order(core, from, 0..warm, |_, _| {});
-            let (begins, before) = (core.now(), Wire::now(core));
-            read_in_order(core, from, warm..each, |_, _| {});
-            found.borrow_mut().enter(thread, measured, core.now().since(begins), (before, Wire::now(core)));
-            // The load stays until every thread has measured; what is read again is in the cache, and costs the link nothing.
-            debug_assert!(found.borrow().rates.len() <= threads);
+            let read = |lines| read_in_order(core, from, lines, |_, _| meter.count(true));
+            read(0..warm);
+            let mut next = warm;
+            if meter.warms_up() == threads {
+                meter.measure(core, || read(warm..warm + measured));
+            }
+            // The load is there from before the measurement until after it.
+            while meter.measured.get().is_none() {
+                meter.short.set(meter.short.get() | (next == each));
+                if meter.short.get() {
+                    break;
+                }
+                read(next..next + 1);
+                next += 1;
+            }
         });
     }
     simulation.run().map_err(failure)?;
-    let found = found.borrow();
-    let links = question.machine.interconnect.links;
-    Ok(ReadOnlyOutcome { bits_per_second: found.rates.iter().sum(), link_utilisation: found.utilisation(links) })
+    if meter.short.get() {
+        return Err(Failure(format!("a reader has read its {each} lines before the others have measured")));
+    }
+    let (bits_per_second, link_utilisation) = meter.outcome(question.machine.interconnect.links);
+    Ok(ReadOnlyOutcome { bits_per_second, link_utilisation })
 }
 
 /// The places of one pair of threads.
@@ -90,21 +84,43 @@ fn place(layout: &mut Layout, question: &Stream) -> Pair {
     }
 }
 
-/// What all pairs of a stream share: how many lines have crossed, and what was measured of it.
+/// What all threads of a run share: how many lines have crossed, and what was measured of it.
 #[derive(Debug, Default)]
 struct Meter {
     /// Lines: those read where stores stay in the writer's caches, those written where they do not. A reader takes up to a region
     /// that crossed before it, so its own lines are not what the link carries meanwhile.
     crossed: Cell<u64>,
-    /// Pairs that have warmed up.
+    /// Readers that have warmed up.
     warm: Cell<usize>,
-    /// What crossed while the pair that was the last to warm up read its measured chunks: lines, how long, and the interconnect.
+    /// What crossed while the reader that was the last to warm up read what it measures: lines, how long, and the interconnect.
     measured: Cell<Option<(u64, Time, Wire, Wire)>>,
+    /// A reader had nothing left to read before that.
+    short: Cell<bool>,
 }
 
 impl Meter {
     fn count(&self, crosses: bool) {
         self.crossed.set(self.crossed.get() + u64::from(crosses));
+    }
+
+    /// Enters that a reader has warmed up; how many have.
+    fn warms_up(&self) -> usize {
+        self.warm.set(self.warm.get() + 1);
+        self.warm.get()
+    }
+
+    /// Measures while `read` runs.
+    fn measure(&self, core: &SimCore<'_>, read: impl FnOnce()) {
+        let (begins, crossed, before) = (core.now(), self.crossed.get(), Wire::now(core));
+        read();
+        let lines = self.crossed.get() - crossed;
+        self.measured.set(Some((lines, core.now().since(begins), before, Wire::now(core))));
+    }
+
+    /// Bits a second that crossed meanwhile, and the share of the interconnect of so many links.
+    fn outcome(&self, links: u32) -> (f64, [f64; 2]) {
+        let (lines, span, before, after) = self.measured.get().expect("the last reader to warm up measures");
+        ((lines * LINE_BYTES * 8) as f64 / span.seconds(), after.utilisation_since(&before, links))
     }
 }
 
@@ -167,12 +183,8 @@ pub(super) fn stream(question: &Stream) -> Result<StreamOutcome, Failure> {
         simulation.core(&format!("reader {thread}"), 1, Role::Main, Time::ZERO, move |core| {
             let (warm, measured) = question.chunks;
             read_chunks(core, &question, pair, &meter, 0..warm);
-            meter.warm.set(meter.warm.get() + 1);
-            if meter.warm.get() == question.pairs {
-                let (begins, crossed, before) = (core.now(), meter.crossed.get(), Wire::now(core));
-                read_chunks(core, &question, pair, &meter, warm..warm + measured);
-                let lines = meter.crossed.get() - crossed;
-                meter.measured.set(Some((lines, core.now().since(begins), before, Wire::now(core))));
+            if meter.warms_up() == question.pairs {
+                meter.measure(core, || read_chunks(core, &question, pair, &meter, warm..warm + measured));
             }
             // The load is there from before the measurement until after it.
             for chunk in warm.. {
@@ -184,17 +196,37 @@ pub(super) fn stream(question: &Stream) -> Result<StreamOutcome, Failure> {
         });
     }
     simulation.run().map_err(failure)?;
-    let (lines, span, before, after) = meter.measured.get().expect("the last pair to warm up measures");
-    Ok(StreamOutcome {
-        bits_per_second: (lines * LINE_BYTES * 8) as f64 / span.seconds(),
-        link_utilisation: after.utilisation_since(&before, question.machine.interconnect.links),
-    })
+    let (bits_per_second, link_utilisation) = meter.outcome(question.machine.interconnect.links);
+    Ok(StreamOutcome { bits_per_second, link_utilisation })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use conic_sim::Parameters;
     use conic_sim::platform::Platform;
+
+    /// What a machine's links carry from node to node, bits a second.
+    fn carries(machine: &Parameters) -> f64 {
+        let wire = &machine.interconnect;
+        let line_time = wire.flit_time as f64 * f64::from(wire.data_flits) / f64::from(wire.links);
+        8.0 * LINE_BYTES as f64 / line_time * 1e12
+    }
+
+    #[test]
+    fn readers_read_no_more_than_their_link_carries() {
+        for (name, threads) in [("icx", 16), ("spr", 56)] {
+            let machine = Platform::load(name).expect("a platform that comes with the crate").parameters().clone();
+            let carries = carries(&machine);
+            let question = ReadOnly { machine, threads, lines: (300, 1000), seed: 1 };
+            let outcome = read_only(&question).expect("it ends");
+            let share = outcome.bits_per_second / carries;
+            println!("{name}: {share} of what the link carries, {outcome:?}");
+            assert!((0.5..=1.02).contains(&share), "{name}: {share} of what the link carries");
+            // What is under way at the ends of the measurement is no fiftieth of it.
+            assert!((share / outcome.link_utilisation[1] - 1.0).abs() <= 0.02, "{name}: {share} of {outcome:?}");
+        }
+    }
 
     #[test]
     fn no_stream_carries_more_than_its_link() {
@@ -203,9 +235,7 @@ mod tests {
         let mut machine = spr.parameters().clone();
         machine.cache.l2_bytes /= 8;
         machine.cache.llc_bytes /= 8;
-        let wire = &machine.interconnect;
-        let line_time = wire.flit_time as f64 * f64::from(wire.data_flits) / f64::from(wire.links);
-        let carries = 8.0 * LINE_BYTES as f64 / line_time * 1e12;
+        let carries = carries(&machine);
         for stores in [StreamStores::Caching, StreamStores::NonTemporal] {
             let question = Stream {
                 machine: machine.clone(),

@@ -28,6 +28,11 @@ impl<P: Policy> Producer<P> {
 }
 
 impl<P: Policy> Consumer<P> {
+    /// How many slots have been handed out, to the last descriptor of the last.
+    pub fn consumed(&self) -> u64 {
+        self.head
+    }
+
     /// Gives back what was handed out, and says what was consumed, in slots: another goes on from there. None where something was
     /// taken out of its slot and not handed out.
     pub fn stop<C: Core>(&mut self, core: &C) -> Option<u64> {
