@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use conic_sim::platform::{Platform, Source};
 use conic_study::simulated::{Simulator, loopback, observed_loopback};
-use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout};
+use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NIC_BURST, NicPlace, PingPong, PingPongLayout};
 use serde::Serialize;
 
 use crate::bench::common::{count, mpps, nanoseconds, three_digits};
@@ -234,6 +234,8 @@ impl Arguments {
             window: self.window,
             transmit_burst: burst,
             receive_burst: self.rx_burst.map_or(burst, usize::from),
+            nic_burst: NIC_BURST,
+            whole_bursts: false,
             offered: self.rate.map(|mpps| mpps * 1e6),
             prefetching: question.prefetching(),
             nic_work: None,

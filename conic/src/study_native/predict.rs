@@ -4,7 +4,7 @@ use conic_fabric::Time;
 use conic_sim::Parameters;
 use conic_study::simulated::loopback;
 use conic_study::simulated::native::fit_work;
-use conic_study::workload::{Interface, LoopbackOutcome, NicPlace, Prefetching, Switches};
+use conic_study::workload::{Interface, LoopbackOutcome, NIC_BURST, NicPlace, Prefetching, Switches};
 
 use super::{Compared, Failure, Loopback, Row, Subject};
 use crate::bench::link;
@@ -95,6 +95,8 @@ fn question(machine: &Parameters, subject: &Subject) -> Loopback {
         window: workload.window,
         transmit_burst: workload.transmit_burst,
         receive_burst: workload.receive_burst,
+        nic_burst: NIC_BURST,
+        whole_bursts: false,
         offered: None,
         prefetching: Prefetching { host: true, nic: true },
         nic_work: None,

@@ -7,7 +7,7 @@ use clap::Args;
 use conic_sim::platform::{CXL, ECI, Platform, model_of};
 use conic_sim::probe::SpanRecord;
 use conic_study::simulated::{ROUND_TRIP, observed_loopback};
-use conic_study::workload::{Loopback, Switches};
+use conic_study::workload::{Loopback, NIC_BURST, Switches};
 use serde::Serialize;
 
 use super::output::{MessageReport, Output, messages, table};
@@ -75,6 +75,8 @@ impl Options {
             window: u64::from(burst),
             transmit_burst: usize::from(burst),
             receive_burst: usize::from(burst),
+            nic_burst: NIC_BURST,
+            whole_bursts: false,
             offered: None,
             prefetching: question.prefetching(),
             nic_work: None,
