@@ -325,8 +325,7 @@ impl Search<'_> {
     /// The highest throughput of each direction.
     fn highest(mut self) -> Result<Advice, NoAdvice> {
         let start = reference(self.question);
-        let (mut halves_found, mut value, mut of_reference, mut reasons) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut halves_found, mut of_reference, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
         for half in [Half::Receive, Half::Transmit] {
             let groups: Vec<Group> = Group::ALL.into_iter().filter(|group| group.half() == half).collect();
             let best = self.best_of(&groups, start, Some(half))?;
@@ -339,10 +338,12 @@ impl Search<'_> {
                 let saved = saved(&found.messages, &without.messages);
                 reasons.push(reason(choice, &best, &start, Some(found.value - without.value), saved));
             }
-            value.push(found.value);
             halves_found.push(best);
         }
         let design = joined(&halves_found[0], &halves_found[1]);
+        // What a half of the whole design carries: a choice of one may touch the other, as a doorbell does how blank buffers are posted.
+        let halves = [Half::Receive, Half::Transmit].map(|half| Trial { design, rate_of: Some(half), long: true });
+        let value = self.find(&halves)?.iter().map(|outcome| outcome.value).collect();
         Ok(Advice { design, value, reference: Some(of_reference), looked_at: self.known.len(), reasons })
     }
 }

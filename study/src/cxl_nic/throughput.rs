@@ -6,7 +6,7 @@ use std::rc::Rc;
 use conic_fabric::{Address, Core, Device, Time, lines_of};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{Host, MOST_IN_A_BATCH, Queues, Receiver, Signal, Store, Transmitter};
-use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
+use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation, Machine};
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
@@ -37,72 +37,58 @@ pub struct Flow {
     pub counters: Counters,
 }
 
-/// A moment between two calls of an engine's, which both ends of what counts are: as much is under way at the one as at the other.
+/// A moment at which a number of packets are through: both ends of what counts are of the same kind.
 #[derive(Clone, Debug)]
 struct Moment {
     at: Time,
     /// What had been counted until then.
     counters: Counters,
-    /// Packets that the engine's calls had been for until then.
+    /// Packets that had come out at the other end by then.
     packets: u64,
 }
 
 impl Moment {
-    fn of(engine: &CxlDevice<'_>, packets: u64) -> Moment {
-        Moment { at: engine.now(), counters: engine.machine().borrow().counters.clone(), packets }
+    fn of(at: Time, machine: &RefCell<Machine>, packets: u64) -> Moment {
+        Moment { at, counters: machine.borrow().counters.clone(), packets }
     }
 }
 
-/// From when until when packets counted, and how many.
-#[derive(Clone, Debug)]
-struct Span {
-    begin: Moment,
-    end: Moment,
-    packets: u64,
+/// Packets of all rings together, and when those that count began and ended.
+#[derive(Debug)]
+struct Progress {
+    /// Packets before the first that counts, and those that count.
+    packets: (u64, u64),
+    through: u64,
+    begin: Option<Moment>,
+    end: Option<Moment>,
 }
 
-impl Span {
-    fn new(begin: Moment, end: Moment) -> Span {
-        let packets = end.packets - begin.packets;
-        Span { begin, end, packets }
+impl Progress {
+    fn of(question: &Throughput) -> Rc<RefCell<Progress>> {
+        Rc::new(RefCell::new(Progress { packets: question.packets, through: 0, begin: None, end: None }))
     }
 
-    /// Two rings' spans in one.
-    fn joined(self, other: Span) -> Span {
-        Span {
-            begin: if other.begin.at < self.begin.at { other.begin } else { self.begin },
-            end: if other.end.at > self.end.at { other.end } else { self.end },
-            packets: self.packets + other.packets,
+    /// Some more of a ring are through.
+    fn note(&mut self, at: Time, machine: &RefCell<Machine>, packets: u64) {
+        let (warm, counting) = self.packets;
+        self.through += packets;
+        if self.begin.is_none() || self.through <= warm {
+            self.begin = Some(Moment::of(at, machine, self.through));
+        } else if self.end.is_none() && self.through >= warm + counting {
+            self.end = Some(Moment::of(at, machine, self.through));
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+
     fn flow(&self, bytes: usize) -> Flow {
-        let took = self.end.at.since(self.begin.at).picoseconds();
-        let gigabits = 8_000.0 * (bytes as u64 * self.packets) as f64 / took as f64;
-        Flow { gigabits, packets: self.packets, counters: self.end.counters.since(&self.begin.counters) }
-    }
-}
-
-/// The spans of all rings so far.
-type Spans = Rc<RefCell<Option<Span>>>;
-
-fn add(spans: &Spans, span: Span) {
-    let before = spans.take();
-    spans.replace(Some(match before {
-        Some(others) => others.joined(span),
-        None => span,
-    }));
-}
-
-impl Throughput {
-    /// One ring's part of the packets.
-    fn of_ring(&self) -> (u64, u64) {
-        let part = |packets: u64| packets.div_ceil(self.design.rings as u64);
-        (part(self.packets.0), part(self.packets.1))
-    }
-
-    fn flow(&self, spans: &Spans) -> Flow {
-        spans.take().expect("each ring has added its own").flow(self.bytes)
+        let (begin, end) = self.begin.as_ref().zip(self.end.as_ref()).expect("all rings go on until it is over");
+        let packets = end.packets - begin.packets;
+        let took = end.at.since(begin.at).picoseconds();
+        let gigabits = 8_000.0 * (bytes as u64 * packets) as f64 / took as f64;
+        Flow { gigabits, packets, counters: end.counters.since(&begin.counters) }
     }
 }
 
@@ -114,56 +100,55 @@ impl Throughput {
 pub fn receive(question: &Throughput) -> Result<Flow, Failure> {
     let (layout, queues) = place(&question.design, question.bytes);
     let mut simulation = CxlSimulation::new(&question.machine, &layout);
-    let spans = Spans::default();
+    let progress = Progress::of(question);
     for queues in queues {
-        let signal = question.design.requests.tx_signal;
-        simulation.core("host", Role::Service, move |core| discard(core, queues, signal));
-        let (asked, into) = (question.clone(), Rc::clone(&spans));
-        simulation.device("receive side", Role::Main, move |device| {
-            let span = match asked.design.attachment {
-                Attachment::Cxl => deliver(*device, device, queues, &asked),
-                Attachment::Dma => deliver(device.dma(), device, queues, &asked),
-            };
-            add(&into, span);
+        let (signal, all) = (question.design.requests.tx_signal, Rc::clone(&progress));
+        simulation.core("host", Role::Main, move |core| discard(core, queues, signal, &all));
+        let asked = question.clone();
+        simulation.device("receive side", Role::Service, move |device| match asked.design.attachment {
+            Attachment::Cxl => deliver(*device, device, queues, &asked),
+            Attachment::Dma => deliver(device.dma(), device, queues, &asked),
         });
     }
     simulation.run()?;
-    Ok(question.flow(&spans))
+    let flow = progress.borrow().flow(question.bytes);
+    Ok(flow)
 }
 
-/// The device's receive side of one ring: from when until when.
-fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> Span {
+/// The device's receive side of one ring, which never ends.
+fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) {
     let batch = asked.design.receive_batch.min(MOST_IN_A_BATCH);
     let ahead = ahead(&asked.machine, asked.design.homes.rx_ring, asked.design.rings);
     let mut receiver = Receiver::new(queues, face, asked.design.requests, ahead);
     let frames = vec![vec![1; asked.bytes]; batch];
     engine.wait_until(Time::from_nanoseconds(50_000));
-    let ((warm, counting), mut begin) = (asked.of_ring(), Moment::of(engine, 0));
-    let mut through = 0;
-    while through < warm + counting {
-        if through <= warm {
-            begin = Moment::of(engine, through);
-        }
-        let delivered = receiver.deliver(&frames) as u64;
-        through += delivered;
+    loop {
+        let delivered = receiver.deliver(&frames);
         receiver.prefetch();
         if delivered == 0 {
             engine.spin();
         }
     }
-    Span::new(begin, Moment::of(engine, through))
 }
 
-/// A host that looks at no packet.
-fn discard(core: &CxlCore<'_>, queues: Queues, signal: Signal) {
+/// A host that looks at no packet, until enough of all rings have come. What counts is when their completions were there: a device hands on
+/// more than is through, and a host finds many at once.
+fn discard(core: &CxlCore<'_>, queues: Queues, signal: Signal, all: &RefCell<Progress>) {
     let mut host = Host::new(queues, *core, signal);
     let mut packets = [Packet::BLANK; 64];
-    loop {
+    let (ring, descriptors) = (queues.rx_ring, queues.shape.descriptors);
+    core.machine().borrow_mut().watch(ring, descriptors);
+    let mut seen = 0;
+    while !all.borrow().is_over() {
         let count = host.rx_burst(&mut packets);
         if count == 0 {
             core.spin();
             continue;
         }
+        let there = |position: u64| core.machine().borrow().landed(ring.lines(position % descriptors));
+        let landed = (seen..seen + count as u64).map(there).max();
+        seen += count as u64;
+        all.borrow_mut().note(landed.expect("there is one"), core.machine(), count as u64);
         let buffers: Vec<Address> = packets[..count].iter().map(|packet| packet.address()).collect();
         host.buf_free(&buffers);
     }
@@ -178,21 +163,19 @@ fn discard(core: &CxlCore<'_>, queues: Queues, signal: Signal) {
 pub fn transmit(question: &Throughput) -> Result<Flow, Failure> {
     let (layout, queues) = place(&question.design, question.bytes);
     let mut simulation = CxlSimulation::new(&question.machine, &layout);
-    let spans = Spans::default();
+    let progress = Progress::of(question);
     for queues in queues {
         let asked = question.clone();
         simulation.core("host", Role::Service, move |core| repeat(core, queues, &asked));
-        let (asked, into) = (question.clone(), Rc::clone(&spans));
-        simulation.device("transmit side", Role::Main, move |device| {
-            let span = match asked.design.attachment {
-                Attachment::Cxl => take(*device, device, queues, &asked),
-                Attachment::Dma => take(device.dma(), device, queues, &asked),
-            };
-            add(&into, span);
+        let (asked, all) = (question.clone(), Rc::clone(&progress));
+        simulation.device("transmit side", Role::Main, move |device| match asked.design.attachment {
+            Attachment::Cxl => take(*device, device, queues, &asked, &all),
+            Attachment::Dma => take(device.dma(), device, queues, &asked, &all),
         });
     }
     simulation.run()?;
-    Ok(question.flow(&spans))
+    let flow = progress.borrow().flow(question.bytes);
+    Ok(flow)
 }
 
 /// A host that sends as fast as it can.
@@ -224,27 +207,20 @@ fn repeat(core: &CxlCore<'_>, queues: Queues, asked: &Throughput) {
     }
 }
 
-/// The device's transmit side of one ring: from when until when.
-fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> Span {
+/// The device's transmit side of one ring, until enough of all rings have been taken.
+fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput, all: &RefCell<Progress>) {
     let mut transmitter = Transmitter::new(queues, face, asked.design.requests, asked.design.transmit_batch);
     if asked.design.device_bias {
         let bytes = queues.shape.buffers * queues.shape.buffer_bytes;
         engine.switch_bias(queues.tx_buffers, bytes, Bias::Device, true);
     }
     engine.wait_until(Time::from_nanoseconds(100_000));
-    let ((warm, counting), mut begin) = (asked.of_ring(), Moment::of(engine, 0));
-    let mut through = 0;
-    while through < warm + counting {
-        if through <= warm {
-            begin = Moment::of(engine, through);
-        }
+    while !all.borrow().is_over() {
         let taken = transmitter.take(|_| ()) as u64;
-        through += taken;
         match (taken, asked.design.attachment) {
             (0, Attachment::Dma) => engine.spin_until(Time::NEVER),
             (0, Attachment::Cxl) => engine.work(1),
-            _ => {}
+            _ => all.borrow_mut().note(engine.now(), engine.machine(), taken),
         }
     }
-    Span::new(begin, Moment::of(engine, through))
 }

@@ -127,7 +127,7 @@ fn slots(line: &Line, most: u64) -> Vec<Slot> {
 fn line_of(slots: &[Slot]) -> Line {
     let mut line = Line::ZERO;
     for (pair, slot) in line.0.chunks_exact_mut(2).zip(slots) {
-        pair[0] = u64::from(slot.dirty) * DIRTY | (slot.key + 1) << WAY_BITS | slot.way;
+        pair[0] = (u64::from(slot.dirty) * DIRTY) | ((slot.key + 1) << WAY_BITS) | slot.way;
         pair[1] = slot.stamp << LENGTH_BITS | slot.length as u64;
     }
     line
