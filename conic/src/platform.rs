@@ -1,6 +1,6 @@
 //! `conic platform`: the machines that the simulator knows, and where each of their values is from.
 
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -97,8 +97,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 fn finish(result: Result<String, impl ToString>, as_json: bool) -> ExitCode {
     match result {
         Ok(text) => {
-            // Whoever closed the pipe has read enough.
-            let _ = stdout().write_all(text.as_bytes());
+            print!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => Failure::failed(error.to_string()).report(as_json),

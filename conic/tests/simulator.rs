@@ -503,9 +503,8 @@ fn a_trace_over_cxl_has_the_messages_of_each_request_type_and_placement() {
     let combination = followed("cxl");
     assert_eq!(crossing(&combination, "receive buffers"), written);
     assert_eq!(crossing(&combination, "transmit buffers"), BTreeMap::from([("RdCurr", 1), ("Data", 1)]));
-    // The descriptor that is read ahead, and the completion.
-    let ring = written.iter().map(|(name, count)| (*name, *count)).chain([("RdShared", 1), ("GO-S, Data", 1)]);
-    assert_eq!(crossing(&combination, "receive ring"), ring.collect());
+    // The completion. Descriptors are read ahead as soon as the host has posted them, 32 at a time: none because of this packet.
+    assert_eq!(crossing(&combination, "receive ring"), written);
     assert_eq!(combination["design"]["receive packet"], "NC");
     // The same by what a user types first.
     let plain = followed("--platform agilex7");
@@ -543,6 +542,6 @@ fn a_trace_of_a_burst_is_that_of_all_its_packets_and_one_over_pcie_has_dma_and_a
         let named = counts.clone().filter(|one| one["name"] == name);
         named.map(|one| one["count"].as_u64().expect("a number")).sum()
     };
-    // The packet and its completion; a descriptor that is read ahead, one to transmit, and its packet; the doorbell over two hops.
-    assert_eq!(["MWr", "MRd", "CplD", "MMIO write", "WriteCache"].map(of), [2, 3, 3, 2, 2]);
+    // The packet and its completion; a descriptor to transmit, and its packet; the doorbell over two hops.
+    assert_eq!(["MWr", "MRd", "CplD", "MMIO write", "WriteCache"].map(of), [2, 2, 2, 2, 2]);
 }
