@@ -310,15 +310,9 @@ mod tests {
         };
         assert_eq!(published("interrupts_may_wait"), ["conic_port_level"]);
         assert_eq!(published("sessions_ended"), ["conic_port_total"]);
-        assert!(
-            text.contains(
-                "# TYPE conic_port_level gauge
-"
-            ) && text.contains(
-                "# TYPE conic_port_total counter
-"
-            )
-        );
+        for line in ["# TYPE conic_port_level gauge", "# TYPE conic_port_total counter"] {
+            assert!(text.lines().any(|one| one == line), "{line}");
+        }
     }
 
     fn pair() -> (TcpStream, TcpStream) {

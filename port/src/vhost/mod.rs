@@ -580,3 +580,5 @@ mod migration_tests;
 mod parts_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unfinished_tests;
