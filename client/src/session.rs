@@ -28,6 +28,10 @@ impl Region {
     /// Says that something was sent: calls the NIC if it does not look, and kicks it if it may sleep.
     #[inline(always)]
     pub(crate) fn announce(&self, queue: usize) {
+        if !self.fences {
+            // This process may be registered for the sake of another NIC; this one's heavy fences do not reach it.
+            self.core.full_fence();
+        }
         if self.notices.call_if_resting(&self.core, queue)
             && let Some(kick) = &self.kick
         {

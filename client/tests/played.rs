@@ -8,7 +8,7 @@ use conic_client::{AttachError, Client, Link, Options, Queue, Reason, Refused};
 use conic_control::{Attached, Bells, Extensions, Message, VERSION};
 use conic_fabric::Address;
 use conic_interface::burst::{HostQueue, Packet};
-use conic_interface::ccnic::{Geometry, Headroom};
+use conic_interface::ccnic::{Geometry, Headroom, HostFaults};
 use conic_native::channel::{Channel, Listener};
 use conic_native::clock;
 
@@ -144,7 +144,7 @@ fn the_half_that_sends_keeps_as_few_buffers_behind_a_reconnection_as_before() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
     let listener = Listener::bind(&socket).expect("a socket");
-    let (client, queue, channel, _nic) = attached(&socket, &listener);
+    let (client, queue, channel, mut nic) = attached(&socket, &listener);
     let (mut sender, mut receiver) = queue.split();
     // How many the two keep when the one that sends has freed some.
     let kept = |sender: &mut Queue| {
@@ -154,11 +154,20 @@ fn the_half_that_sends_keeps_as_few_buffers_behind_a_reconnection_as_before() {
         SMALL.buffers[0] - sender.memory().free()[0]
     };
     let before = kept(&mut sender);
+    // Much of a ring, read and credited.
+    for _ in 0..SMALL.descriptors {
+        let mut buffer = [Address(0)];
+        assert_eq!(sender.buf_alloc(200, &mut buffer), 1);
+        assert_eq!(sender.tx_burst(&[Packet::new(buffer[0], 200)]), 1);
+        assert_eq!(nic.sent().len(), 1);
+    }
     drop(channel);
     assert_eq!(client.maintain(), Link::Down);
     let _back = come_back(&client, &listener);
     assert!(sender.renew() && receiver.renew());
     assert_eq!(kept(&mut sender), before);
+    // The one that receives finds a credit in its ring that was given to the other: the daemon did nothing wrong.
+    assert_eq!([sender.faults().host, receiver.faults().host], [HostFaults::default(); 2]);
 }
 
 #[test]

@@ -27,10 +27,10 @@ pub use wire::{HEADER, Malformed};
 use conic_interface::metadata::Offloads;
 
 /// The version of the messages, and of a region's layout, that this program speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The oldest that it speaks too.
-pub const OLDEST: u16 = 1;
+pub const OLDEST: u16 = 2;
 
 /// What can be asked for in addition; a peer ignores bits that it does not know, so that each is used only where both have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -588,3 +588,23 @@ fn shapes_that_cannot_be_are_refused() {
     assert!(of(|shape| shape.fetch_batch = 0).contains("at least one"));
     assert!(of(|shape| shape.report_interval = 0).contains("at least one"));
 }
+
+#[test]
+fn a_packet_of_the_most_segments_goes_behind_one_that_need_not_be_reported() {
+    let (queues, layout, objects) = place(Shape { inlining: None, ..small(4) });
+    let memory = Memory::new(&layout);
+    let mut loopback = Loopback::new(queues, &memory, objects);
+    for _ in 0..40 {
+        assert_eq!(loopback.send(1, 60, 9), 1);
+        loopback.drain();
+        let mut buffers = [Address(0); 4];
+        assert_eq!(loopback.host.buf_alloc(60, &mut buffers), 4);
+        let mut chain = buffers.map(|at| Packet::new(at, 60).with(Flags::NEXT));
+        chain[3] = chain[3].without(Flags::NEXT);
+        assert_eq!(loopback.host.tx_burst(&chain), 4, "it waits for a report that nobody asked for");
+        let mut content = vec![0; 240];
+        buffers.iter().zip(content.chunks_mut(60)).for_each(|(&at, part)| loopback.host.core().read_bytes(at, part));
+        loopback.model.push_back(content);
+        loopback.drain();
+    }
+}

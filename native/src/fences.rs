@@ -44,6 +44,6 @@ pub(crate) fn light() {
 pub(crate) fn heavy() {
     // SeqCst: this side's own store stays before its own load, whatever the kernel does.
     fence(Ordering::SeqCst);
-    // Where it fails the peer was told so, and uses whole fences.
+    // Where it fails the peer was told so, and puts a whole fence before its light ones.
     membarrier(GLOBAL_EXPEDITED);
 }

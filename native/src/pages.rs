@@ -8,6 +8,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Bytes of a plain page.
 pub(crate) const PAGE: usize = 4096;
 
+/// What shared memory is mapped for.
+const PROTECTION: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+/// How often a place for huge pages is looked for, where other threads map memory at the same time.
+const TRIES: usize = 8;
+
 /// Bytes of a huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
@@ -15,25 +21,31 @@ pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// only there does the kernel map one whole.
 pub(crate) fn map(descriptor: BorrowedFd<'_>, bytes: usize, offset: u64, flags: i32) -> io::Result<*mut u8> {
     let (raw, offset, shared) = (descriptor.as_raw_fd(), offset as libc::off_t, libc::MAP_SHARED | flags);
-    let read_and_write = libc::PROT_READ | libc::PROT_WRITE;
-    if bytes < HUGE_PAGE {
-        // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
-        return mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, read_and_write, shared, raw, offset) });
+    if bytes >= HUGE_PAGE {
+        for _ in 0..TRIES {
+            match map_aligned(raw, bytes, offset, shared) {
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                done => return done,
+            }
+        }
     }
+    // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
+    mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, PROTECTION, shared, raw, offset) })
+}
+
+/// Maps shared memory at a multiple of a huge page; `EEXIST` where another thread has mapped something there meanwhile.
+fn map_aligned(raw: i32, bytes: usize, offset: libc::off_t, shared: i32) -> io::Result<*mut u8> {
     let (room, private) = (bytes + HUGE_PAGE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: as above.
+    // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
     let begin = mapped(unsafe { libc::mmap(std::ptr::null_mut(), room, libc::PROT_NONE, private, -1, 0) })?;
-    let before = begin.addr().next_multiple_of(HUGE_PAGE) - begin.addr();
-    let (place, fixed) = (begin.wrapping_add(before), shared | libc::MAP_FIXED);
-    // SAFETY: over a part of the room that was just made, in which nothing lies.
-    let base = mapped(unsafe { libc::mmap(place.cast(), bytes, read_and_write, fixed, raw, offset) });
-    // What lies around it goes; all of the room where there is none.
-    let behind = if base.is_ok() { before + bytes.next_multiple_of(PAGE) } else { before };
-    for (from, to) in [(0, before), (behind, room)].into_iter().filter(|(from, to)| from < to) {
-        // SAFETY: a part of the room, in which nothing lies.
-        unsafe { libc::munmap(begin.wrapping_add(from).cast(), to - from) };
-    }
-    base
+    let place = begin.wrapping_add(begin.addr().next_multiple_of(HUGE_PAGE) - begin.addr());
+    // Not over the room: a kernel that refuses the memory may have taken away what lay there, and what another thread then maps in its
+    // place would go with the rest of the room.
+    // SAFETY: the room that was just made, in which nothing lies.
+    unsafe { libc::munmap(begin.cast(), room) };
+    let free = shared | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: a new mapping where nothing lies, or none; a kernel that is too old to know the flag takes the place for a wish.
+    mapped(unsafe { libc::mmap(place.cast(), bytes, PROTECTION, free, raw, offset) })
 }
 
 /// What `mmap` answered.

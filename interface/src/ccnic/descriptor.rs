@@ -12,6 +12,7 @@ use conic_fabric::{Address, LINE_BYTES};
 /// | 3 | `RETAIN` | the sender keeps the buffer and is told when it has been read |
 /// | 4 | `INLINE` | the payload is in the slot itself |
 /// | 5 | `CONTINUED` | this slot holds the rest of the payload that began in the one before |
+/// | 6 | `POSTED` | it names a blank buffer, which the NIC may receive into |
 pub struct Flags;
 
 impl Flags {
@@ -27,6 +28,8 @@ impl Flags {
     pub const INLINE: u8 = 1 << 4;
     /// The slot holds the rest of an inline payload.
     pub const CONTINUED: u8 = 1 << 5;
+    /// The descriptor names a blank buffer.
+    pub const POSTED: u8 = 1 << 6;
 }
 
 /// A packet, or one segment of it, as it stands in a ring: 16 bytes (CC-NIC section 2.1).
@@ -133,7 +136,7 @@ impl Descriptor {
 }
 
 /// The flags that belong to the ring and not to the packet: nobody's descriptor brings them along or takes them away.
-pub(crate) const RING_FLAGS: u64 = flag_bit(Flags::PHASE | Flags::INLINE | Flags::CONTINUED);
+pub(crate) const RING_FLAGS: u64 = flag_bit(Flags::PHASE | Flags::INLINE | Flags::CONTINUED | Flags::POSTED);
 
 /// Whether a flag is set in a descriptor's word 0.
 #[inline(always)]

@@ -7,6 +7,7 @@ use super::inline;
 use super::map::Map;
 use super::policy::{Features, Policy};
 use super::pool::{Allocator, AllocatorFeatures, PoolMap};
+use super::posted::{Posting, TOGETHER};
 use super::queue::{Consumer, MAX_SEGMENTS, Producer, QueueFaults};
 use super::recovery;
 use super::retained::Retained;
@@ -63,18 +64,10 @@ pub struct Host<C, P> {
     receive: Consumer<P>,
     allocator: Allocator,
     retained: Retained,
-    blanks: Option<Blanks<P>>,
+    /// In place of `receive`, where this half alone manages the pool.
+    posted: Option<Posting<P>>,
     /// There are metadata in front of the buffers ([`buffer_metadata`]).
     metadata: bool,
-}
-
-/// The receive buffers that the host posts, where it alone manages the pool.
-#[derive(Debug)]
-struct Blanks<P> {
-    ring: Producer<P>,
-    /// Buffers posted and not come back in a received packet.
-    outstanding: u64,
-    target: u64,
 }
 
 impl<C: Core, P: Policy> Host<C, P> {
@@ -95,11 +88,6 @@ impl<C: Core, P: Policy> Host<C, P> {
         if inline {
             allocator.keep_reserve(&core, inline::INLINE_BYTES as u64);
         }
-        let blanks = (!features.shared_pool).then(|| Blanks {
-            ring: Producer::new(queue.blanks),
-            outstanding: 0,
-            target: queue.blanks.slots * P::PER_SLOT as u64,
-        });
         let mut host = Host {
             core,
             features: Features { inline_payload: inline, ..features },
@@ -107,7 +95,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             receive: Consumer::new(queue.receive, inline, features.fetch_ahead),
             allocator,
             retained: Retained::new(queue.transmit.slots * P::PER_SLOT as u64),
-            blanks,
+            posted: (!features.shared_pool).then(|| Posting::new(queue.receive, features.fetch_ahead)),
             metadata: map.metadata,
         };
         host.post_blanks();
@@ -124,6 +112,9 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// for what it looks at itself. A line that it never asks for stays in the NIC's cache.
     pub fn leave_payloads(&mut self) {
         self.receive.leave_payloads();
+        if let Some(posted) = &mut self.posted {
+            posted.leave_payloads();
+        }
     }
 
     /// From now on keeps few of the buffers that it frees: for a half that sends, beside one that receives. What is sent in the ring's
@@ -138,7 +129,7 @@ impl<C: Core, P: Policy> Host<C, P> {
     #[inline(always)]
     pub fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize {
         let mut count = self.allocator.allocate_burst(&self.core, bytes, out);
-        if count < out.len() && self.blanks.is_some() {
+        if count < out.len() && self.posted.is_some() {
             self.reclaim_transmitted(usize::MAX);
             count += self.allocator.allocate_burst(&self.core, bytes, &mut out[count..]);
         }
@@ -182,11 +173,14 @@ impl<C: Core, P: Policy> Host<C, P> {
             return 1;
         }
         // It needs two lines, and there may be one: go on with its descriptor.
+        if let Some(posted) = &self.posted {
+            posted.will_receive(&self.core);
+            return self.send_kept(packets);
+        }
         self.receive.will_receive(&self.core);
         self.receive.fetch_next(&self.core);
         let all = packets.iter().fold(0, |all, packet| all | packet.word);
-        let keeps = self.blanks.is_some() || has_flag(all, Flags::RETAIN);
-        if keeps {
+        if has_flag(all, Flags::RETAIN) {
             return self.send_kept(packets);
         }
         self.transmit.send(&self.core, packets)
@@ -196,7 +190,7 @@ impl<C: Core, P: Policy> Host<C, P> {
     #[inline(never)]
     fn send_kept(&mut self, packets: &[Descriptor]) -> usize {
         let mut sent = 0;
-        let all_kept = self.blanks.is_some();
+        let all_kept = self.posted.is_some();
         if all_kept && self.retained.room() < RECLAIMED.min(self.retained.capacity() / 8) {
             self.reclaim_transmitted(RECLAIMED.max(packets.len()));
         }
@@ -259,6 +253,9 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// Receives packets into `out` and returns how many. Their buffers are the caller's.
     #[inline(always)]
     pub fn rx_burst(&mut self, out: &mut [Descriptor]) -> usize {
+        if self.posted.is_some() {
+            return self.receive_posted(out);
+        }
         let (core, allocator) = (&self.core, &mut self.allocator);
         let metadata = self.metadata;
         let received = self.receive.receive(core, out, || {
@@ -271,47 +268,56 @@ impl<C: Core, P: Policy> Host<C, P> {
         // Nothing of the slots is needed any more: the buffers came with the descriptors. Also where nothing was received,
         // because slots may have been refused.
         self.receive.release(&self.core);
+        self.enter_received(&out[..received]);
+        received
+    }
+
+    #[inline(always)]
+    fn enter_received(&self, packets: &[Descriptor]) {
         if self.metadata {
-            enter(
-                &self.core,
-                self.allocator.map(),
-                out[..received].iter().map(|packet| (packet.address(), packet.length())),
-            );
+            enter(&self.core, self.allocator.map(), packets.iter().map(|packet| (packet.address(), packet.length())));
         }
-        if let Some(blanks) = &mut self.blanks {
-            blanks.outstanding -= (received as u64).min(blanks.outstanding);
-            self.post_blanks();
-        }
+    }
+
+    /// Receives packets into buffers that this half has posted, and posts others.
+    #[inline(never)]
+    fn receive_posted(&mut self, out: &mut [Descriptor]) -> usize {
+        let received = self.posted.as_mut().map_or(0, |posted| posted.receive(&self.core, out));
+        self.enter_received(&out[..received]);
+        self.post_blanks();
         received
     }
 
     /// Whether something has come that was not received.
     pub fn has_packets(&self) -> bool {
-        self.receive.awaited(&self.core).is_none()
+        match &self.posted {
+            None => self.receive.awaited(&self.core).is_none(),
+            Some(posted) => posted.awaited(&self.core).is_none(),
+        }
     }
 
+    /// Posts as many blank buffers as are wanted, or as there are.
     fn post_blanks(&mut self) {
-        let Some(blanks) = &mut self.blanks else { return };
-        while blanks.outstanding < blanks.target {
-            let mut group = [Descriptor::BLANK; 4];
-            let mut count = 0;
-            self.allocator.claim_blanks(&self.core, group.len());
-            while count < group.len() {
-                // The size of what will arrive is not known: the largest frame's buffer, or what there is.
-                let Some(at) = self.allocator.allocate_blank(&self.core) else { break };
-                if self.metadata {
-                    touch(&self.core, self.allocator.map(), [at], buffer_metadata::post);
-                }
-                group[count] = Descriptor::new(at, 1);
+        let Host { core, allocator, posted: Some(posted), metadata, .. } = self else { return };
+        loop {
+            let wanted = (posted.wanted() as usize).min(TOGETHER);
+            let (mut buffers, mut count) = ([Address(0); TOGETHER], 0);
+            allocator.claim_blanks(core, wanted);
+            // The size of what will arrive is not known: the largest frame's buffer, or what there is.
+            while count < wanted
+                && let Some(at) = allocator.allocate_blank(core)
+            {
+                buffers[count] = at;
                 count += 1;
             }
-            let posted = blanks.ring.send(&self.core, &group[..count]);
-            for spare in &group[posted..count] {
-                self.allocator.free(&self.core, spare.address());
+            let (blanks, spare) = buffers[..count].split_at(count - count % P::PER_SLOT);
+            if *metadata {
+                touch(core, allocator.map(), blanks.iter().copied(), buffer_metadata::post);
             }
-            blanks.outstanding += posted as u64;
-            if posted < group.len() {
-                break;
+            posted.post(core, blanks);
+            allocator.free_burst(core, spare.iter().copied());
+            if blanks.len() < wanted || wanted == 0 {
+                return;
             }
         }
     }
@@ -320,7 +326,7 @@ impl<C: Core, P: Policy> Host<C, P> {
     pub fn faults(&self) -> HostFaults {
         HostFaults {
             transmit: self.transmit.faults(),
-            receive: self.receive.faults(),
+            receive: self.posted.as_ref().map_or(self.receive.faults(), Posting::faults),
             not_a_buffer: self.allocator.not_a_buffer(),
             freed_twice: self.allocator.freed_twice(),
         }
@@ -343,7 +349,7 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// that or the application's is nowhere written.
     pub fn leave(&mut self) {
         // Where the host posts the buffers, it frees them on completion.
-        if self.blanks.is_none() {
+        if self.posted.is_none() {
             let Host { core, transmit, allocator, metadata, .. } = self;
             transmit.show_unread(core, |packet| {
                 if *metadata {

@@ -80,10 +80,8 @@ impl std::error::Error for GeometryError {}
 pub struct QueueMap {
     /// From the host to the NIC.
     pub transmit: RingMap,
-    /// From the NIC to the host.
+    /// From the NIC to the host; where the pool is not shared, blank receive buffers from the host to the NIC as well.
     pub receive: RingMap,
-    /// Blank receive buffers from the host to the NIC, where the pool is not shared.
-    pub blanks: RingMap,
 }
 
 /// Where everything lies. The contract between the two sides: version and geometry are exchanged when they meet, and
@@ -169,23 +167,20 @@ impl Map {
         let hosts: Vec<_> = (0..geometry.queues)
             .map(|index| {
                 let transmit = ring(&mut layout, &format!("queue {index} transmit"), Home::Host, slots, &features);
-                let blanks = ring(&mut layout, &format!("queue {index} blanks"), Home::Host, slots, &features);
                 let receive_credit = line(&mut layout, &format!("queue {index} receive credit"), Home::Host);
-                (transmit, blanks, receive_credit)
+                (transmit, receive_credit)
             })
             .collect();
         let pool = pool(&mut layout, &geometry, headroom, metadata);
         let queues = hosts
             .into_iter()
             .enumerate()
-            .map(|(index, (transmit, blanks, receive_credit))| {
-                let receive = ring(&mut layout, &format!("queue {index} receive"), Home::Nic, slots, &features);
+            .map(|(index, (transmit, receive_credit))| {
+                let receive = receive_ring(&mut layout, &format!("queue {index} receive"), slots, &features);
                 let transmit_credit = line(&mut layout, &format!("queue {index} transmit credit"), Home::Nic);
-                let blanks_credit = line(&mut layout, &format!("queue {index} blanks credit"), Home::Nic);
                 QueueMap {
                     transmit: RingMap { credit: transmit_credit, ..transmit },
                     receive: RingMap { credit: receive_credit, ..receive },
-                    blanks: RingMap { credit: blanks_credit, ..blanks },
                 }
             })
             .collect();
@@ -256,10 +251,33 @@ fn slots_of(geometry: &Geometry, features: &Features) -> u64 {
 }
 
 fn ring(layout: &mut Layout, name: &str, home: Home, slots: u64, features: &Features) -> RingMap {
-    let (slot_bytes, words) = match features.packing {
-        Packing::Grouped | Packing::Padded => (LINE_BYTES, SynchronisingWords::FIRST),
-        Packing::Packed => (16, SynchronisingWords::EVERY_DESCRIPTOR),
+    let words = match features.packing {
+        Packing::Grouped | Packing::Padded => SynchronisingWords::FIRST,
+        Packing::Packed => SynchronisingWords::EVERY_DESCRIPTOR,
     };
+    ring_with(layout, name, home, slots, features, words)
+}
+
+/// A ring into which the host posts buffers has a signal in every descriptor; and two slots at least, because the NIC waits for as many
+/// descriptors as a packet may have, and the host for a whole slot.
+fn receive_ring(layout: &mut Layout, name: &str, slots: u64, features: &Features) -> RingMap {
+    match features.packing {
+        Packing::Grouped if !features.shared_pool => {
+            ring_with(layout, name, Home::Nic, slots.max(2), features, SynchronisingWords::EVERY_DESCRIPTOR)
+        }
+        _ => ring(layout, name, Home::Nic, slots, features),
+    }
+}
+
+fn ring_with(
+    layout: &mut Layout,
+    name: &str,
+    home: Home,
+    slots: u64,
+    features: &Features,
+    words: SynchronisingWords,
+) -> RingMap {
+    let slot_bytes = if features.packing == Packing::Packed { 16 } else { LINE_BYTES };
     let words = if features.signal == Signal::Register { SynchronisingWords::NONE } else { words };
     let ring = layout.add(&format!("{name} ring"), slots * slot_bytes, LINE_BYTES, home, words);
     let doorbell = line(layout, &format!("{name} tail"), home);

@@ -60,6 +60,7 @@ mod nic;
 pub mod notify;
 mod policy;
 mod pool;
+mod posted;
 mod queue;
 mod recovery;
 mod retained;

@@ -7,6 +7,7 @@ use super::inline;
 use super::map::Map;
 use super::policy::{Features, Policy};
 use super::pool::{Allocator, AllocatorFeatures, BadMemory};
+use super::posted::Filling;
 use super::queue::{Consumer, MAX_SEGMENTS, Position, Producer, QueueFaults};
 use super::recovery;
 
@@ -94,16 +95,10 @@ pub struct Nic<C, P> {
     transmit: Consumer<P>,
     receive: Producer<P>,
     allocator: Allocator,
-    blanks: Option<Blanks<P>>,
+    /// In place of `receive`, where the host alone manages the pool.
+    posted: Option<Filling<P>>,
     checked: bool,
     faults: NicFaults,
-}
-
-/// Receive buffers that the host posted, where it alone manages the pool.
-#[derive(Debug)]
-struct Blanks<P> {
-    ring: Consumer<P>,
-    ready: Vec<Address>,
 }
 
 impl<C: Core, P: Policy> Nic<C, P> {
@@ -120,23 +115,19 @@ impl<C: Core, P: Policy> Nic<C, P> {
 
     fn with_allocator(core: C, map: &Map, queue: usize, allocator: Allocator) -> Nic<C, P> {
         let (queue, features) = (&map.queues[queue], map.features);
-        // Where the host alone manages the pool, its ring of blanks says what the NIC holds.
+        // Where the host alone manages the pool, what it posts says what the NIC holds.
         let mut allocator = if features.shared_pool { allocator.with_ledger() } else { allocator };
         let inline = inline::is_used::<P>(map);
         if inline {
             allocator.keep_reserve(&core, inline::INLINE_BYTES as u64);
         }
-        let capacity = queue.blanks.slots as usize * P::PER_SLOT;
         Nic {
             core,
             features: Features { inline_payload: inline, ..features },
             transmit: Consumer::new(queue.transmit, inline, features.fetch_ahead),
             receive: Producer::new(queue.receive),
             allocator,
-            blanks: (!features.shared_pool).then(|| Blanks {
-                ring: Consumer::new(queue.blanks, false, features.fetch_ahead),
-                ready: Vec::with_capacity(capacity),
-            }),
+            posted: (!features.shared_pool).then(|| Filling::new(queue.receive, features.fetch_ahead)),
             checked: true,
             faults: NicFaults::default(),
         }
@@ -269,7 +260,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
     /// Recycles the buffers that came with packets, where they are this side's to recycle.
     #[inline(always)]
     fn recycle(&mut self, packets: &[Descriptor]) {
-        if self.blanks.is_some() {
+        if self.posted.is_some() {
             return;
         }
         let ours = packets.iter().filter(|packet| !packet.has(Flags::RETAIN));
@@ -279,9 +270,9 @@ impl<C: Core, P: Policy> Nic<C, P> {
     /// Allocates a receive buffer that holds `bytes`.
     #[inline(always)]
     pub fn rx_alloc(&mut self, bytes: u64) -> Option<Address> {
-        match self.blanks {
+        match &mut self.posted {
             None => self.allocator.allocate(&self.core, bytes),
-            Some(_) => self.take_blank(bytes),
+            Some(posted) => posted.take(&self.core, self.allocator.map(), bytes),
         }
     }
 
@@ -294,7 +285,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
         packets: &[Descriptor],
         mut each: impl FnMut(&C, usize, &Descriptor, Address),
     ) -> usize {
-        if self.blanks.is_some() {
+        if self.posted.is_some() {
             return 0;
         }
         let core = &self.core;
@@ -305,45 +296,18 @@ impl<C: Core, P: Policy> Nic<C, P> {
     /// as they are of one class. [`Nic::rx_alloc`] gives them.
     #[inline(always)]
     pub(super) fn rx_claim(&mut self, lengths: impl IntoIterator<Item = u16>) {
-        if self.blanks.is_none() {
+        if self.posted.is_none() {
             self.allocator.claim_for(&self.core, lengths);
-        }
-    }
-
-    #[inline(never)]
-    fn take_blank(&mut self, bytes: u64) -> Option<Address> {
-        self.fetch_blanks();
-        let map = self.allocator.map();
-        let ready = &mut self.blanks.as_mut()?.ready;
-        let fits = ready.iter().rposition(|&blank| map.room_of(blank) >= bytes)?;
-        Some(ready.swap_remove(fits))
-    }
-
-    /// Takes what the host has posted, if none is left of what it posted before.
-    fn fetch_blanks(&mut self) {
-        let Some(blanks) = self.blanks.as_mut().filter(|blanks| blanks.ready.is_empty()) else { return };
-        let mut posted = [Descriptor::BLANK; 32];
-        let count = blanks.ring.receive(&self.core, &mut posted, || None);
-        blanks.ring.release(&self.core);
-        for blank in &posted[..count] {
-            let at = blank.address();
-            let class = self.allocator.map().class_of(at).map(|class| self.allocator.map().classes[class]);
-            if class.is_some_and(|class| class.packet_start(at) == at) {
-                blanks.ready.push(at);
-            } else {
-                self.faults.address += 1;
-            }
         }
     }
 
     /// Whether there are buffers for frames of so many bytes at all; not whether one is free. Where the host posts them,
     /// what it has posted last decides.
     pub fn holds(&mut self, bytes: u64) -> bool {
-        self.fetch_blanks();
         let map = self.allocator.map();
-        match &self.blanks {
+        match &mut self.posted {
             None => map.classes.iter().any(|class| class.count > 0 && class.room >= bytes),
-            Some(blanks) => blanks.ready.is_empty() || blanks.ready.iter().any(|&blank| map.room_of(blank) >= bytes),
+            Some(posted) => posted.holds(&self.core, map, bytes),
         }
     }
 
@@ -356,9 +320,9 @@ impl<C: Core, P: Policy> Nic<C, P> {
     /// Gives back a receive buffer that was not delivered.
     #[inline(always)]
     pub fn rx_free(&mut self, at: Address) {
-        match &mut self.blanks {
+        match &mut self.posted {
             None => self.allocator.free(&self.core, at),
-            Some(blanks) => blanks.ready.push(at),
+            Some(posted) => posted.give_back(at),
         }
     }
 
@@ -376,7 +340,10 @@ impl<C: Core, P: Policy> Nic<C, P> {
         }
         // It needs two lines, and there may be one: go on with its descriptor.
         self.transmit.will_receive(&self.core);
-        let sent = self.receive.send(&self.core, packets);
+        let sent = match &mut self.posted {
+            None => self.receive.send(&self.core, packets),
+            Some(posted) => posted.fill(&self.core, packets),
+        };
         self.allocator.lend_packets(&packets[..sent]);
         sent
     }
@@ -384,6 +351,9 @@ impl<C: Core, P: Policy> Nic<C, P> {
     /// How many packets [`Nic::rx_burst`] would take now, if it were given `want`; packets of one segment.
     #[inline(always)]
     pub fn rx_room(&mut self, want: usize) -> usize {
+        if let Some(posted) = &mut self.posted {
+            return posted.room(&self.core, self.allocator.map(), want as u64) as usize;
+        }
         let slots = want.div_ceil(P::PER_SLOT) as u64;
         self.receive.room(&self.core, slots) as usize * P::PER_SLOT
     }
@@ -391,7 +361,10 @@ impl<C: Core, P: Policy> Nic<C, P> {
     /// The line that changes when packets come, or, where there is no room to deliver `want`, when there is; packets of one
     /// segment. None where something has come that was not polled.
     pub fn awaited(&mut self, want: usize) -> Option<Address> {
-        if self.rx_room(want) < want { Some(self.receive.awaited()) } else { self.transmit.awaited(&self.core) }
+        if self.rx_room(want) >= want {
+            return self.transmit.awaited(&self.core);
+        }
+        Some(self.posted.as_ref().map_or_else(|| self.receive.awaited(), Filling::awaited))
     }
 
     /// What the host did that it should not have.
@@ -400,7 +373,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
             freed_twice: self.allocator.freed_twice(),
             never_lent: self.allocator.found_held(),
             transmit: self.transmit.faults(),
-            receive: self.receive.faults(),
+            receive: self.posted.as_ref().map_or(self.receive.faults(), Filling::faults),
+            address: self.faults.address + self.posted.as_ref().map_or(0, Filling::bad_addresses),
             ..self.faults
         }
     }
@@ -431,7 +405,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
     /// Stops: gives every buffer back that it keeps, and says where it stood; every packet polled was completed. None where it cannot
     /// stop here.
     pub fn suspend(mut self) -> Option<NicPosition> {
-        if self.blanks.is_some() {
+        if self.posted.is_some() {
             return None;
         }
         let transmit = self.transmit.stop(&self.core)?;

@@ -33,6 +33,7 @@
 //! | named by a descriptor with `RETAIN` | the sender; what it writes before its slot is released may be sent in part | completion |
 
 mod map;
+mod reserve;
 mod stack;
 
 use conic_fabric::{Address, Core};
@@ -51,9 +52,6 @@ const BATCH: usize = 32;
 /// Words of a class's free set that one look for buffers goes through at most, where the peer is not trusted: it may have taken all
 /// of a large pool, and each frame for it would take as long as that has words. The next look begins where this one ended.
 const MOST_LOOKS: u64 = 64;
-
-/// Buffers of a pool from which each side sets one aside; of fewer it would take too many away.
-const LEAST_WITH_RESERVE: u64 = 16;
 
 /// What an allocator is asked to do, of the switches in [`super::Features`].
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +74,8 @@ pub struct Allocator {
     next_word: [u64; CLASSES],
     /// Where nothing is kept on a stack, the bit of that word to look at first: buffers are taken in rotation, as out of a queue.
     next_bit: [u32; CLASSES],
+    /// Queue pairs that share the pool.
+    queues: u64,
     /// A buffer set aside for a payload that came in a ring; see [`Allocator::keep_reserve`].
     reserve: Option<Address>,
     keeps_reserve: bool,
@@ -103,6 +103,7 @@ impl Allocator {
             stacks: Box::new(stacks),
             next_word,
             next_bit: [0; CLASSES],
+            queues: 1,
             reserve: None,
             keeps_reserve: false,
             reserve_bytes: 0,
@@ -176,13 +177,14 @@ impl Allocator {
     /// The same, for queue pair `queue` of `queues`: each starts to look in a part of the pool of its own, so that they do not
     /// meet either, and keeps a quarter of such a part at most, so that idle ones leave the others their buffers.
     pub fn of_queue(mut self, queue: usize, queues: usize) -> Allocator {
+        self.queues = queues.max(1) as u64;
         for (stack, class) in self.stacks.iter_mut().zip(&self.map.classes) {
-            let most = (class.count / (4 * queues.max(1) as u64)) as usize;
+            let most = (class.count / (4 * self.queues)) as usize;
             stack.limit = stack.limit.min(most);
             stack.batch = stack.batch.min(most.max(1));
         }
         for (next, class) in self.next_word.iter_mut().zip(&self.map.classes) {
-            let apart = class.words() * queue as u64 / queues.max(1) as u64;
+            let apart = class.words() * queue as u64 / self.queues;
             *next = if *next == 0 { apart } else { *next - apart.min(*next) };
         }
         self
@@ -315,24 +317,6 @@ impl Allocator {
     /// From now on keeps no more than so many freed buffers of a class; the others are the pool's at once.
     pub(crate) fn keep_at_most(&mut self, count: usize) {
         self.stacks.iter_mut().for_each(|stack| stack.limit = stack.limit.min(count));
-    }
-
-    /// From now on sets one buffer of `bytes` at least aside for a payload that comes in a ring, where the pool is of
-    /// [`LEAST_WITH_RESERVE`] or more. Without it such a payload could wait for ever: all other buffers may be in packets
-    /// behind it in the same ring.
-    pub(crate) fn keep_reserve<C: Core>(&mut self, core: &C, bytes: u64) {
-        let buffers: u64 = self.map.classes.iter().map(|class| class.count).sum();
-        self.keeps_reserve = buffers >= LEAST_WITH_RESERVE;
-        self.reserve_bytes = bytes;
-        if self.keeps_reserve && self.reserve.is_none() {
-            self.reserve = self.allocate(core, bytes);
-        }
-    }
-
-    /// Allocates a buffer for a payload that came in a ring; the one set aside, if there is no other.
-    #[inline(always)]
-    pub(crate) fn allocate_inline<C: Core>(&mut self, core: &C, bytes: u64) -> Option<Address> {
-        self.allocate(core, bytes).or_else(|| self.reserve.take())
     }
 
     /// Allocates a buffer for a frame whose size is not known yet: a large one, or a jumbo one where there is none now; a small

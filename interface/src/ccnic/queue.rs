@@ -246,7 +246,7 @@ impl<P: Policy> Producer<P> {
 
 /// A slot's line. Its descriptors were written a moment ago, each by itself: loaded together they would stall.
 #[inline(always)]
-fn slot_line<C: Core>(core: &C, first: u64, group: &[Descriptor]) -> Line {
+pub(super) fn slot_line<C: Core>(core: &C, first: u64, group: &[Descriptor]) -> Line {
     let kept = |descriptor: &Descriptor| [descriptor.word, descriptor.metadata].map(|word| core.in_register(word));
     let mut pairs = [[0; 2]; MAX_SEGMENTS];
     match group {
@@ -262,7 +262,7 @@ fn slot_line<C: Core>(core: &C, first: u64, group: &[Descriptor]) -> Line {
 
 /// The longest run of whole packets, from the front, that goes into one slot (grouped), or one packet (otherwise).
 #[inline(always)]
-fn next_group<P: Policy>(descriptors: &[Descriptor]) -> &[Descriptor] {
+pub(super) fn next_group<P: Policy>(descriptors: &[Descriptor]) -> &[Descriptor] {
     if P::PER_SLOT == 1 {
         let last = descriptors.iter().take(MAX_SEGMENTS).position(|descriptor| !descriptor.has(Flags::NEXT));
         return last.map_or(&[], |last| &descriptors[..=last]);

@@ -20,7 +20,7 @@ use super::queue::RingMap;
 /// Empties the rings of a queue pair and sets its positions to zero.
 pub fn reset_rings<C: Core>(core: &C, map: &Map, queue: usize) {
     let queue = &map.queues[queue];
-    for ring in [&queue.transmit, &queue.receive, &queue.blanks] {
+    for ring in [&queue.transmit, &queue.receive] {
         reset_ring(core, map, ring);
     }
 }

@@ -96,6 +96,7 @@ use std::fmt;
 
 use conic_fabric::{Address, Core, Device, Home, LINE_BYTES, Layout, MemoryType, SynchronisingWords};
 
+use crate::ccnic::MAX_SEGMENTS;
 use crate::ring::{self, Sources};
 use entry::{BLOCK, Entry, MOST_BLOCKS};
 
@@ -201,9 +202,11 @@ impl Shape {
         (self.common.descriptors / self.report_interval_of() + 10).next_power_of_two()
     }
 
-    /// Packets between two that are reported, as far as the queue has so many: a queue that is full has asked.
+    /// Packets between two that are reported, as far as the queue has so many: one that has no room for a packet of the most segments has
+    /// asked.
     fn report_interval_of(&self) -> u64 {
-        self.report_interval.min(self.common.descriptors / 2)
+        let before = self.common.descriptors.saturating_sub(MAX_SEGMENTS as u64 - 1).max(1);
+        self.report_interval.min(self.common.descriptors / 2).min(before)
     }
 
     /// Appends a queue pair to a layout.

@@ -139,3 +139,30 @@ fn a_nic_that_posts_copies_may_die_anywhere() {
     deaths(Features { shared_pool: false, ..Features::paper() });
     deaths(Features { inline_payload: true, ..Features::paper() });
 }
+
+#[test]
+fn what_a_full_ring_does_not_take_at_once_is_delivered_later() {
+    for features in [Features::paper(), Features { inline_payload: true, ..Features::paper() }] {
+        let world = world(features);
+        let World { map, memory, completions } = &world;
+        let core = engine(&world, "nic");
+        let mut nic = bulk_nic_queue(core.clone(), map, 0, *completions);
+        let mut host = host(features, Guard::new(memory, map, "host", Side::Host), map, 0);
+        let packets: Vec<_> =
+            (0..20).map(|one| packet(&mut *host, one, length(one)).expect("a pool larger than that")).collect();
+        assert_eq!(host.tx_burst(&packets), 20, "five slots");
+        // Copied one by one, each delivered in a slot of its own, into a ring of eight that nobody empties.
+        let mut delivered = 0;
+        for _ in 0..30 {
+            delivered += nic.turn_around();
+            core.make_copy(0);
+        }
+        assert!((4..20).contains(&delivered), "{features}: {delivered}");
+        let mut application = Application { host, sent: 20, received: 0 };
+        application.exchange(&mut *nic, &core, 20);
+        assert_eq!((nic.dropped(), nic.refused()), (0, 0), "{features}");
+        application.host.drain();
+        nic.drain();
+        assert_whole(memory, map, [], [0; 3]);
+    }
+}

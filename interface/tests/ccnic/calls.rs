@@ -3,12 +3,14 @@
 use conic_check::CrashMemory;
 use conic_fabric::{Address, Core};
 use conic_interface::ccnic::{
-    Consumer, Descriptor, Features, Flags, Geometry, Host, Map, Nic, Packing, PhaseCredit, Producer, Signal, prepare,
+    Consumer, Descriptor, Features, Flags, Geometry, Headroom, Host, Map, Nic, Packing, PhaseCredit, Producer, Signal,
+    prepare,
 };
 use conic_interface::with_policy;
 
 use crate::common::*;
-use crate::guard::Guard;
+use crate::erased::{host, nic};
+use crate::guard::{Guard, Side};
 
 #[test]
 fn a_chain_is_received_whole_wherever_the_room_ends() {
@@ -242,6 +244,8 @@ fn refused_packets_cost_their_sender_no_slot_and_no_buffer() {
     }
 }
 
+const FLAGS_OF_THE_RING: u8 = Flags::INLINE | Flags::CONTINUED | Flags::PHASE | Flags::POSTED;
+
 #[test]
 fn flags_that_belong_to_the_ring_do_not_pass_through_it() {
     for features in all_features() {
@@ -249,8 +253,7 @@ fn flags_that_belong_to_the_ring_do_not_pass_through_it() {
         for sequence in 0..40 {
             // As an application might that sends on what it made up itself.
             let plain: Vec<_> = (0..3).map(|_| packet(&mut *pair.host, sequence, 300).expect("a buffer")).collect();
-            let odd: Vec<_> =
-                plain.iter().map(|packet| packet.with(Flags::INLINE | Flags::CONTINUED | Flags::PHASE)).collect();
+            let odd: Vec<_> = plain.iter().map(|packet| packet.with(FLAGS_OF_THE_RING)).collect();
             assert_eq!(pair.host.tx_burst(&odd), 3, "{features}");
             let mut out = [Descriptor::BLANK; 8];
             assert_eq!(pair.nic.poll_tx(&mut out), 3, "{features}");
@@ -258,7 +261,7 @@ fn flags_that_belong_to_the_ring_do_not_pass_through_it() {
             pair.nic.complete_tx(&out[..3]);
             let to = pair.nic.rx_alloc(300).expect("a buffer");
             let packet = Descriptor::new(to, 300);
-            assert_eq!(pair.nic.rx_burst(&[packet.with(Flags::INLINE | Flags::CONTINUED | Flags::PHASE)]), 1);
+            assert_eq!(pair.nic.rx_burst(&[packet.with(FLAGS_OF_THE_RING)]), 1);
             assert_eq!(pair.host.rx_burst(&mut out), 1, "{features}");
             assert_eq!(out[0], packet, "{features}");
             pair.host.buf_free(&[to]);
@@ -447,5 +450,44 @@ fn the_host_enters_lengths_in_the_metadata_of_its_buffers() {
             assert_eq!(entered(host.core(), received[0].address()), length.into(), "{features}");
             host.buf_free(&[received[0].address()]);
         }
+    }
+}
+
+#[test]
+fn what_is_set_aside_for_payloads_in_the_ring_leaves_buffers_to_send() {
+    // Eight queue pairs with a buffer for each half; and two buffers that hold the longest of such payloads.
+    let many = Map::new(Geometry { queues: 8, ..geometry(16, [16, 0, 0], 0) }, Features::best());
+    let headroom = Headroom { bytes: 64, places: 0 };
+    let few = Map::with_headroom(geometry(16, [2048, 2, 0], 0), Features::best(), headroom);
+    for (map, bytes) in [(many, 64), (few, 1000)] {
+        let map = map.expect("a geometry that can be");
+        let memory = CrashMemory::new(&map.layout);
+        prepare(&memory.core("builder"), &map);
+        let halves = |queue| {
+            let nic = nic(Features::best(), Guard::new(&memory, &map, "nic", Side::Nic), &map, queue);
+            (nic, host(Features::best(), Guard::new(&memory, &map, "host", Side::Host), &map, queue))
+        };
+        let mut pairs: Vec<_> = (0..map.queues.len()).map(halves).collect();
+        let mut at = [Address(0)];
+        assert_eq!(pairs[0].1.buf_alloc(bytes, &mut at), 1, "every buffer is set aside");
+    }
+}
+
+#[test]
+fn a_packet_that_came_is_seen_without_being_received() {
+    for features in all_features() {
+        let (map, memory) = world(features, geometry(16, [64, 64, 4], 0));
+        with_policy!(features, P => {
+            let mut host = Host::<_, P>::new(memory.core("host"), &map, 0);
+            let mut nic = Nic::<_, P>::new(memory.core("nic"), &map, 0);
+            for round in 0..40 {
+                assert!(!host.has_packets(), "{features}: nothing came, {round}");
+                let to = nic.rx_alloc(300).expect("a buffer");
+                assert_eq!(nic.rx_burst(&[Descriptor::new(to, 300)]), 1, "{features}");
+                assert!(host.has_packets(), "{features}: one came, {round}");
+                assert_eq!(host.rx_burst(&mut [Descriptor::BLANK; 4]), 1, "{features}");
+                host.buf_free(&[to]);
+            }
+        });
     }
 }

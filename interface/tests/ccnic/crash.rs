@@ -224,10 +224,10 @@ fn account(mut application: Application, mut card: Card, map: &Map, memory: &con
     if map.features.shared_pool {
         assert_whole(memory, map, application.held(), [0; 3]);
     } else {
-        // What the host has posted is in the ring, or with the NIC; with three more where a group was completed.
+        // What the host has posted is in the ring, or with the NIC.
         let free: u64 = map.pool.free(&memory.core("accountant")).iter().sum();
         let all: u64 = map.geometry.buffers.iter().sum();
-        let held = application.held().len() as u64 + map.geometry.descriptors + 3;
+        let held = application.held().len() as u64 + map.geometry.descriptors;
         assert!(free + held >= all, "{} buffers are lost", all - free - held);
     }
     assert_eq!(application.host.faults(), Default::default());

@@ -21,6 +21,8 @@ enum Kind {
     Nothing,
     /// A ring, register or credit line that one side writes and the other at most clears.
     WrittenBy(Side),
+    /// The ring into which the host posts buffers, and the NIC what it received.
+    Posted,
     /// Words of the free set, or by which a host calls a NIC at rest: both sides update them.
     FreeSet,
     /// A buffer of so many bytes.
@@ -34,7 +36,7 @@ enum Kind {
 /// | access | where the host may | where the NIC may |
 /// |---|---|---|
 /// | load, line or bytes | anything | anything but metadata |
-/// | store, line or bytes | its rings, registers and credits; buffers; objects; metadata | its rings, registers and credits; buffers |
+/// | store, line or bytes | its rings, registers and credits, a ring that it posts into; buffers; objects; metadata | its rings, registers and credits; buffers |
 /// | a zero by `store_release` | also slots of the other's rings | the same |
 /// | update | the free set, calls | the same |
 /// | copy, read or write of several bytes or lines | within one buffer, or within the objects | the same |
@@ -67,6 +69,7 @@ impl Guard {
                 name if name.contains("receive credit") => Kind::WrittenBy(Side::Host),
                 name if name.ends_with("credit") => Kind::WrittenBy(Side::Nic),
                 "NIC copies" => Kind::WrittenBy(Side::Nic),
+                name if name.ends_with("receive ring") && !map.features.shared_pool => Kind::Posted,
                 name if name.contains("receive") => Kind::WrittenBy(Side::Nic),
                 _ => Kind::WrittenBy(Side::Host),
             };
@@ -102,7 +105,7 @@ impl Guard {
     pub fn make_copy(&self, pick: usize) -> bool {
         let mut copies = self.copies.borrow_mut();
         let Some(waiting) = copies.as_mut().filter(|waiting| !waiting.is_empty()) else { return false };
-        let (from, to, lines, done, value) = waiting.swap_remove(pick % waiting.len());
+        let (from, to, lines, done, value) = waiting.remove(pick % waiting.len());
         drop(copies);
         self.copy_lines(from, to, lines);
         self.store_release(done, value);
@@ -118,7 +121,7 @@ impl Guard {
     fn may_store(&self, at: Address, access: &str) {
         let allowed = match self.kind(at) {
             Kind::WrittenBy(side) => side == self.side,
-            Kind::Buffer(_) => true,
+            Kind::Buffer(_) | Kind::Posted => true,
             Kind::Objects | Kind::Metadata => self.side == Side::Host,
             Kind::FreeSet | Kind::Nothing => false,
         };
@@ -190,7 +193,7 @@ impl Core for Guard {
     }
     fn publish_line(&self, at: Address, line: &Line) {
         self.may_store(at, "publish_line");
-        assert!(matches!(self.kind(at), Kind::WrittenBy(_)), "a line was published at {at}");
+        assert!(matches!(self.kind(at), Kind::WrittenBy(_) | Kind::Posted), "a line was published at {at}");
         self.core.publish_line(at, line);
     }
     fn read_lines(&self, at: Address, into: &mut [Line]) {

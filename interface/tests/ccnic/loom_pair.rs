@@ -6,7 +6,7 @@ use conic_check::{Exploration, LoomMemory, explore, spawn};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::{
-    BulkWire, Completions, Descriptor, Features, Geometry, Host, Map, Nic, Policy, Signal, Wire,
+    BulkWire, Completions, Descriptor, Features, Geometry, Host, Map, Nic, Packing, Policy, Signal, Wire,
 };
 use conic_interface::with_policy;
 
@@ -106,7 +106,12 @@ fn registers() {
 
 #[test]
 fn a_pool_of_the_host_alone() {
-    explores(Features { shared_pool: false, ..Features::paper() }, [4, 8, 0], 2, 2);
+    let posted = Features { shared_pool: false, ..Features::paper() };
+    explores(posted, [4, 8, 0], 2, 2);
+    for packing in [Packing::Packed, Packing::Padded] {
+        explores(Features { packing, ..posted }, [4, 8, 0], 2, 2);
+    }
+    explores(Features { signal: Signal::Register, ..posted }, [4, 8, 0], 2, 2);
 }
 
 #[test]

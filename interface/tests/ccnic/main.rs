@@ -23,3 +23,4 @@ mod loom_pair;
 mod loom_pool;
 mod loom_queue;
 mod model;
+mod posted;

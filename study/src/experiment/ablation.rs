@@ -77,12 +77,8 @@ pub(super) fn layouts(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     findings
 }
 
-/// The steps of Figure 15, each without one feature more.
-///
-/// What the last one lacks: in the paper it also "prevents the NIC from adaptively filling RX descriptors based on the available burst
-/// count", because the host posts blank buffers in the receive ring's own descriptors (sections 2.1 and 5.4). Here they travel in a ring of
-/// their own, and the NIC fills the receive ring's lines by the burst that it has, as in all steps before: what is lost is the host's
-/// bookkeeping and that ring's lines, and not the lines of the receive ring that would be filled in pieces.
+/// The steps of Figure 15, each without one feature more. In the last the host posts blank buffers in the receive ring's own descriptors
+/// (sections 2.1 and 5.4), which the NIC overwrites one after the other, whatever bursts it has.
 pub(super) fn steps() -> [(&'static str, Features); 4] {
     let paper = Features::paper();
     let no_recycling = Features { recycling: false, scattered: false, ..paper };

@@ -20,7 +20,8 @@ impl<P: Policy> Consumer<P> {
     /// taken: it is this side that must act.
     pub fn awaited<C: Core>(&self, core: &C) -> Option<Address> {
         let (at, full) = match P::SIGNAL {
-            Signal::Register => (self.map.doorbell, self.head != self.known_tail),
+            // Acquire, as in `see_doorbell`, which looks again.
+            Signal::Register => (self.map.doorbell, self.head != core.register_read(self.map.doorbell)),
             _ => {
                 let at = slot_address::<P>(&self.map, self.head);
                 // Acquire, as in `full_slot`; nothing is read by it that is not read again there.

@@ -12,8 +12,16 @@ impl<P: Policy> Producer<P> {
     /// A buffer is recycled behind its slot's release, and a consumer that gives credit does so before a quarter of the ring is
     /// released without it: what lies further on than that was not released. Before, it may have come back to this side.
     pub fn show_unread<C: Core>(&mut self, core: &C, mut show: impl FnMut(Descriptor)) {
+        // A half that only receives has sent nothing, and the credit in its ring is the other half's.
+        if self.tail == 0 {
+            return;
+        }
         let doubtful = if P::SIGNAL == Signal::Clear { 0 } else { (self.map.slots / 4).max(1) };
-        for position in self.released(core) + doubtful..self.tail {
+        // Nobody is left to be accused of a credit that is gone with the region's contents.
+        let faults = self.faults;
+        let released = self.released(core);
+        self.faults = faults;
+        for position in released + doubtful..self.tail {
             let line = read_slot::<C, P>(core, slot_address::<P>(&self.map, position));
             // In a payload's slots no buffer is named.
             if (Descriptor { word: line.0[0], metadata: 0 }).has(Flags::INLINE | Flags::CONTINUED) {
