@@ -246,7 +246,7 @@ impl Shown {
         for line in summary_lines(report.summary).iter().chain(&warnings) {
             text += &format!("{line}\n");
         }
-        let failed = report.found.iter().any(|found| !found.failures.is_empty());
+        let failed = report.has_failed();
         Shown { json, text, report: written, interrupted: false, failed, warnings }
     }
 

@@ -13,7 +13,7 @@ use conic_study::simulated::native::{Calibrated, Cores, Limits, calibrate, prese
 use conic_study::workload::Loopback;
 use serde::Serialize;
 
-use crate::bench::arena::Arena;
+use crate::bench::arena::{Arena, ArenaError};
 use crate::bench::common::{Common, MachineReport, print_left_out};
 use crate::bench::failure::{Failure, code_of, print_json};
 use crate::bench::limits::{CALIBRATING, Kernel};
@@ -260,15 +260,19 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 }
 
 fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let (arena, machine) = arguments.common.arena(1)?;
-    let core = arena.pairs()[0].0;
     let subjects = subjects(arguments.quick)?;
     let preset = preset().map_err(|failure| Failure::failed(failure.to_string()))?;
     let mut progress = Progress::new();
     progress.start("limits and loopbacks");
-    let measured = measure(arguments, &arena, &subjects, &mut progress)?;
-    // Its threads never sleep, and the cores are wanted for the predictions.
-    drop(arena);
+    // By threads that have ended when the cores are wanted for the predictions: they never sleep, and whoever makes the arena is pinned.
+    let (core, machine, measured) = std::thread::scope(|scope| {
+        let measuring = scope.spawn(|| {
+            let (arena, machine) = arguments.common.arena(1)?;
+            let measured = measure(arguments, &arena, &subjects, &mut progress)?;
+            Ok((arena.pairs()[0].0, machine, measured))
+        });
+        measuring.join().unwrap_or_else(|_| Err(Failure::from(ArenaError::Died)))
+    })?;
     progress.start("predicting");
     let mut places = Vec::new();
     let complete = measured.complete(CALIBRATING.len() + on_one_core(&subjects).len());

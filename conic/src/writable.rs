@@ -30,9 +30,14 @@ pub fn file(file: &Path, option: &str) -> Result<(), Failure> {
         if let Some(parent) = file.parent() {
             fs::create_dir_all(parent)?;
         }
-        let is_new = !file.exists();
-        OpenOptions::new().append(true).create(true).open(file)?;
-        if is_new { fs::remove_file(file) } else { Ok(()) }
+        // Taken away only where it was made here: another run may write the same file at this time.
+        match OpenOptions::new().write(true).create_new(true).open(file) {
+            Ok(_) => fs::remove_file(file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                OpenOptions::new().append(true).open(file).map(drop)
+            }
+            Err(error) => Err(error),
+        }
     })();
     tried.map_err(|error| refused(file, &error, &format!("name another file with {option}")))
 }

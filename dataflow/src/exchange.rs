@@ -52,7 +52,7 @@ impl<C: Core + 'static> Device for Exchange<C> {
     #[inline]
     fn poll(&mut self, response: &mut Vec<u8>) -> Result<bool, Fault> {
         let Exchange { host, is_gone, is_woken, .. } = self;
-        let poll = || if *is_woken { host.poll() } else { host.poll_in_time() };
+        let poll = |is_last| if *is_woken || is_last { host.poll() } else { host.poll_in_time() };
         match look(poll, is_gone).ok_or(Fault::Stopped)? {
             Poll::NotYet => Ok(false),
             Poll::Refused => Err(Fault::Lines),

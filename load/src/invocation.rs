@@ -12,11 +12,12 @@ const PATTERNS: usize = 5;
 const BETWEEN_LOOKS: u32 = 16;
 
 /// Looks for a response as `poll` does. Where there is none, and whoever plays the device is gone, it looks once more, as there may have
-/// been an answer between the two; none where there will be none.
+/// been an answer between the two; none where there will be none. `poll` is told whether it is the last look: that one may not be left out
+/// as one that comes too early.
 #[inline]
-pub fn look(mut poll: impl FnMut() -> Poll, is_gone: impl FnOnce() -> bool) -> Option<Poll> {
-    match poll() {
-        Poll::NotYet if is_gone() => Some(poll()).filter(|last| !matches!(last, Poll::NotYet)),
+pub fn look(mut poll: impl FnMut(bool) -> Poll, is_gone: impl FnOnce() -> bool) -> Option<Poll> {
+    match poll(false) {
+        Poll::NotYet if is_gone() => Some(poll(true)).filter(|last| !matches!(last, Poll::NotYet)),
         poll => Some(poll),
     }
 }
@@ -91,7 +92,8 @@ impl<C: Core> Caller<C> {
             return start;
         }
         let length = loop {
-            match look(|| self.host.poll_in_time(), &mut self.is_gone) {
+            let host = &mut self.host;
+            match look(|is_last| if is_last { host.poll() } else { host.poll_in_time() }, &mut self.is_gone) {
                 Some(Poll::Response(length)) => break length,
                 Some(Poll::NotYet) => self.host.core().spin(),
                 Some(Poll::Refused) | None => break usize::MAX,
@@ -209,6 +211,15 @@ mod tests {
     use conic_native::{Memory, NativeCore, Pages};
 
     use super::*;
+
+    #[test]
+    fn an_answer_that_came_before_its_device_went_is_found_by_the_last_look() {
+        // Looks that are not likely to find anything are left out, however many follow each other.
+        let poll = |is_last| if is_last { Poll::Response(3) } else { Poll::NotYet };
+        assert!(matches!(look(poll, || true), Some(Poll::Response(3))));
+        assert!(matches!(look(poll, || false), Some(Poll::NotYet)));
+        assert!(look(|_| Poll::NotYet, || true).is_none());
+    }
 
     #[test]
     fn calls_that_a_device_did_not_answer_before_it_went_are_wrong_and_no_other() {

@@ -16,7 +16,7 @@ use conic_chart::{significant, thousands};
 
 use crate::comparison::{Figure, Row, Summary};
 use crate::experiment::{Effort, Found, Value};
-use crate::sensitivity::Movement;
+use crate::sensitivity::Moves;
 use crate::workload::Failure;
 
 /// Whose experiments a report is about.
@@ -78,8 +78,8 @@ pub struct Report<'a> {
     pub rows: &'a [Row],
     /// The rows, summed up.
     pub summary: &'a Summary,
-    /// How far the headline results move over the platforms' guesses; empty where that was not asked.
-    pub movements: &'a [Movement],
+    /// What the platforms' guesses do to the headline results; none where that was not asked.
+    pub moves: Option<&'a Moves>,
 }
 
 impl Report<'_> {
@@ -89,11 +89,21 @@ impl Report<'_> {
         (of(|found| found.questions.0), of(|found| found.questions.1))
     }
 
+    /// Whether anything that was asked for is missing because a run failed.
+    pub fn has_failed(&self) -> bool {
+        self.found.iter().any(|found| !found.failures.is_empty())
+            || self.moves.is_some_and(|moves| !moves.unknown.is_empty())
+    }
+
     /// What a reader must know before any number: little effort, a study that was cut short, questions that failed.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.effort == Effort::Quick {
             warnings.push("Quick: fewer points, and fewer packets a point, than the full study.".to_owned());
+        }
+        if let Some([first, others @ ..]) = self.moves.map(|moves| &moves.unknown[..]) {
+            let more = if others.is_empty() { String::new() } else { format!(", and {} more", others.len()) };
+            warnings.push(format!("Not known, because a run failed or was not made: {first}{more}."));
         }
         let mut told = BTreeSet::new();
         let (_, open) = self.questions();

@@ -42,6 +42,15 @@ impl Movement {
     }
 }
 
+/// What the guesses do to the headline results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Moves {
+    /// How far each guess moves each headline result that it moves at all: by headline in their order, the largest change first.
+    pub movements: Vec<Movement>,
+    /// Which headline results have no value, and with what guess: their runs failed, or were not made.
+    pub unknown: Vec<String>,
+}
+
 /// What the sensitivity report wants to know beyond the answers, each question once; none: it is complete.
 pub fn questions(setting: &Setting, guesses: &[Guess], answers: &Answers) -> Vec<Question> {
     let mut ask = Ask::new(answers);
@@ -58,9 +67,8 @@ fn with(setting: &Setting, platforms: &Platforms) -> Setting {
     Setting { platforms: platforms.clone(), ..setting.clone() }
 }
 
-/// How far each guess moves each headline result that it moves at all, as far as the answers say: by headline in their order,
-/// the largest change first.
-pub fn movements(setting: &Setting, guesses: &[Guess], answers: &Answers) -> Vec<Movement> {
+/// What the guesses do to the headline results, as far as the answers say.
+pub fn movements(setting: &Setting, guesses: &[Guess], answers: &Answers) -> Moves {
     let mut ask = Ask::new(answers);
     let nominal = headlines(setting, &mut ask);
     let ends = guesses.iter().map(|guess| {
@@ -79,20 +87,23 @@ pub fn numbers(found: &[Found], headlines: &[(&'static str, &'static str)]) -> V
     headlines.iter().map(of).collect()
 }
 
-/// How far each guess moves each of the headline results that it moves at all, from what they are with it at both ends: by headline
-/// in their order, the largest change first.
+/// What the guesses do to the headline results, from what these are with each guess at both ends.
 pub fn moved<'a, P: 'a, R: AsRef<[Option<f64>]>>(
     headlines: &[(&'static str, &'static str)],
     nominal: &[Option<f64>],
     ends: impl IntoIterator<Item = (&'a Guess<P>, [R; 2])>,
-) -> Vec<Movement> {
+) -> Moves {
     let mut found = Vec::new();
-    for (guess, [low, high]) in ends {
+    let missing = headlines.iter().zip(nominal).filter(|(_, nominal)| nominal.is_none());
+    let mut unknown: Vec<String> =
+        missing.map(|((headline, _), _)| format!("{headline} as the platforms stand")).collect();
+    for (guess, both) in ends {
         for (index, (headline, unit)) in headlines.iter().copied().enumerate() {
-            let (Some(nominal), Some(low), Some(high)) = (nominal[index], low.as_ref()[index], high.as_ref()[index])
-            else {
-                continue;
-            };
+            let [low, high] = both.each_ref().map(|end| end.as_ref()[index]);
+            for (_, value) in [low, high].iter().zip(&guess.range).filter(|(end, _)| end.is_none()) {
+                unknown.push(format!("{headline} with {} at {value}", guess.name));
+            }
+            let (Some(nominal), Some(low), Some(high)) = (nominal[index], low, high) else { continue };
             if low != nominal || high != nominal {
                 let (guess, range) = (guess.name.clone(), guess.range.clone());
                 found.push((index, Movement { guess, range, headline, unit, nominal, ends: [low, high] }));
@@ -100,7 +111,7 @@ pub fn moved<'a, P: 'a, R: AsRef<[Option<f64>]>>(
         }
     }
     found.sort_by(|(one, a), (other, b)| one.cmp(other).then(b.change().total_cmp(&a.change())));
-    found.into_iter().map(|(_, movement)| movement).collect()
+    Moves { movements: found.into_iter().map(|(_, movement)| movement).collect(), unknown }
 }
 
 /// Guesses of a picture at most: those that matter least are left out, and the note says how many.

@@ -5,7 +5,7 @@ use conic_sim::host::{HostParameters, HostReport};
 use conic_sim::platform::Platform;
 use conic_study::comparison::{Figure, Role, compare, parse};
 use conic_study::experiment::{Effort, Found, Value};
-use conic_study::host_network::counters::{Counters, QUEUES};
+use conic_study::host_network::counters::{Counters, QUEUES, Queue};
 use conic_study::host_network::diagnosis::{Diagnosis, Regime, diagnose};
 use conic_study::host_network::formula::{Form, Inputs, Timing};
 use conic_study::host_network::perf::{self, EVENTS, Measured, is_perf};
@@ -184,9 +184,9 @@ fn a_diagnosis_says_what_a_run_was() {
     let devices = red.domains.iter().find(|view| view.name == "P2M-Write").expect("devices write");
     assert!(devices.used() > 0.9 && devices.inflation() > 1.5, "{devices:?}");
     for view in blue.domains.iter().chain(&red.domains) {
-        let admissions = if view.name == "C2M-ReadWrite" { 2.0 } else { 1.0 };
         let sum =
-            view.unloaded_ns + view.parts.sum() + admissions * view.admission_ns.unwrap_or(0.0) + view.unexplained_ns;
+            view.unloaded_ns + view.parts.sum() + view.lines * view.admission_ns.unwrap_or(0.0) + view.unexplained_ns;
+        assert!((view.lines - if view.name == "C2M-ReadWrite" { 2.0 } else { 1.0 }).abs() < 0.05, "{view:?}");
         assert!((sum - view.latency_ns).abs() < 1e-6, "{view:?}");
     }
     let (host, mut runs) = (host(), Vec::new());
@@ -199,6 +199,33 @@ fn a_diagnosis_says_what_a_run_was() {
     let idle = diagnose(&host, &Counters::of(&host, 1, &report));
     assert_eq!((idle.regime, idle.bottleneck), (Regime::Idle, None));
     assert!(idle.device_headroom_gb_s.is_some_and(|headroom| headroom < 1.0), "the link is full: {idle:?}");
+}
+
+#[test]
+fn a_little_of_what_else_a_machine_does_changes_no_diagnosis() {
+    let few = |counters: &Counters| Queue {
+        occupancy: 1000.0,
+        inserts: 100.0,
+        ..*counters.queue("p2m_write").expect("counted")
+    };
+    // A few lines of whoever else runs are written back, beside cores that only read.
+    let (host, report) = reports(Quadrant::First, 3);
+    let mut counters = Counters::of(&host, 3, &report);
+    let before = diagnose(&host, &counters);
+    counters.queues.insert("c2m_write".to_owned(), few(&counters));
+    let after = diagnose(&host, &counters);
+    assert_eq!((after.regime, after.bottleneck), (before.regime, before.bottleneck));
+    let [before, after] = [&before, &after]
+        .map(|found| found.domains.iter().find(|view| view.name == "C2M-Read").expect("cores read").gb_s);
+    assert!((after / before - 1.0).abs() < 0.01, "{before} and {after} GB/s");
+    // Devices read a few descriptors beside what they write.
+    let (host, report) = reports(Quadrant::Third, 6);
+    let mut counters = Counters::of(&host, 6, &report);
+    let before = diagnose(&host, &counters);
+    counters.queues.insert("iio_read".to_owned(), few(&counters));
+    let after = diagnose(&host, &counters);
+    assert_eq!((after.regime, after.device_slowdown), (Regime::Red, before.device_slowdown));
+    assert_eq!(after.device_headroom_gb_s, before.device_headroom_gb_s);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use conic_study::ask::Answers;
 use conic_study::comparison::{Row, Summary, compare, parse, summary};
 use conic_study::experiment::{EXPERIMENTS, Effort, Found, Platforms, findings, questions};
 use conic_study::report::{self, Report, json, page, pictures, results, summary_lines};
-use conic_study::sensitivity::{self, Guess, Movement};
+use conic_study::sensitivity::{self, Guess, Moves};
 use conic_study::workload::Failure;
 
 const RESULTS: &str = include_str!("../../results/ccnic.toml");
@@ -31,7 +31,7 @@ fn whole() -> Study {
 }
 
 impl Study {
-    fn report<'a>(&'a self, movements: &'a [Movement]) -> Report<'a> {
+    fn report<'a>(&'a self, moves: Option<&'a Moves>) -> Report<'a> {
         Report {
             subject: conic_study::report::CC_NIC,
             effort: Effort::Quick,
@@ -39,7 +39,7 @@ impl Study {
             found: &self.found,
             rows: &self.rows,
             summary: &self.summary,
-            movements,
+            moves,
         }
     }
 }
@@ -53,7 +53,7 @@ fn parsed(page: &str) -> roxmltree::Document<'_> {
 #[test]
 fn the_page_is_well_formed_and_holds_every_result_and_every_plot() {
     let study = whole();
-    let page = page(&study.report(&[]));
+    let page = page(&study.report(None));
     let document = parsed(&page);
     let text: String = document.descendants().filter_map(|node| node.text()).collect();
     for row in &study.rows {
@@ -71,7 +71,7 @@ fn the_page_is_well_formed_and_holds_every_result_and_every_plot() {
 #[test]
 fn the_page_asks_nobody_for_anything() {
     let study = whole();
-    let page = page(&study.report(&[]));
+    let page = page(&study.report(None));
     for reference in ["http://", "https://", "//cdn", "src=", "@import", "url(", "<script", "<link"] {
         assert!(!page.contains(reference), "{reference}");
     }
@@ -110,7 +110,7 @@ fn a_plot_shows_published_values_and_none_without_them() {
 #[test]
 fn the_same_study_gives_the_same_bytes() {
     let (one, other) = (whole(), whole());
-    assert_eq!(page(&one.report(&[])), page(&other.report(&[])));
+    assert_eq!(page(&one.report(None)), page(&other.report(None)));
     assert_eq!(json(&one.rows), json(&other.rows));
 }
 
@@ -141,7 +141,7 @@ fn json_has_exactly_these_keys() {
 #[test]
 fn a_study_without_answers_says_so_everywhere() {
     let nothing = study_of(&Answers::default());
-    let report = nothing.report(&[]);
+    let report = nothing.report(None);
     assert!(report.warnings().iter().any(|warning| warning.contains("Cut short")), "{:?}", report.warnings());
     let page = page(&report);
     parsed(&page);
@@ -164,7 +164,7 @@ fn failures_are_told_with_their_figure_and_escaped() {
         answers.insert(&question, Err(Failure(format!("{what}: credits < 0 & \"stuck\"; report it"))));
     }
     let study = study_of(&answers);
-    let page = page(&study.report(&[]));
+    let page = page(&study.report(None));
     parsed(&page);
     let told = "Figure 7: 10 runs failed, the first of them: a load on icx, holder NeighbourCore, home Reader: \
                 credits &lt; 0 &amp; &quot;stuck&quot;; report it";
@@ -209,7 +209,9 @@ fn a_guess_is_shown_with_what_it_moves() {
     let setting = setting(Effort::Quick);
     let guesses = guesses();
     let answers = answered(|answers| sensitivity::questions(&setting, &guesses, answers));
-    let movements = sensitivity::movements(&setting, &guesses, &answers);
+    let moves = sensitivity::movements(&setting, &guesses, &answers);
+    assert_eq!(moves.unknown, [""; 0]);
+    let movements = &moves.movements;
     let headlines: Vec<&str> = movements.iter().map(|movement| movement.headline).collect();
     assert_eq!(headlines, ["ccnic.fig13.spr.min_latency", "ccnic.fig18.interconnect_share"]);
     let movement = &movements[0];
@@ -218,7 +220,7 @@ fn a_guess_is_shown_with_what_it_moves() {
     }
     assert!((movement.change() - 100.0 / 306.4).abs() < 1e-9);
     let study = whole();
-    let page = page(&study.report(&movements));
+    let page = page(&study.report(Some(&moves)));
     parsed(&page);
     assert!(page.contains("spr interconnect.crossing (40 ns to 75 ns)"));
 }
@@ -235,6 +237,18 @@ fn sensitivity_asks_nothing_twice_and_waits_for_both_ends() {
     for question in &nominal {
         answers.insert(question, question.ask(&Formulas));
     }
-    assert_eq!(sensitivity::movements(&setting, &guesses, &answers), []);
+    let moves = sensitivity::movements(&setting, &guesses, &answers);
+    assert_eq!(moves.movements, []);
+    // What is missing at an end of a guess is said, and is a failure.
+    assert!(moves.unknown.iter().any(|one| one.ends_with(" with spr interconnect.crossing at 75 ns")), "{moves:?}");
+    let study = study_of(&Answers::default());
+    let report = Report { found: &[], ..study.report(Some(&moves)) };
+    let told = report.warnings();
+    assert!(report.has_failed() && told.iter().any(|one| one.starts_with("Not known")), "{told:?}");
+    let page = page(&report);
+    assert!(
+        page.contains("Not known") && !page.contains("ask 0 questions"),
+        "the page says what is missing, and no more"
+    );
     assert_eq!(report::json(&[]), "[]\n");
 }

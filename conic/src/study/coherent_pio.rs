@@ -10,7 +10,7 @@ use conic_study::coherent_pio::{EXPERIMENTS, HEADLINES, Machines, WHAT_IF, findi
 use conic_study::comparison::Row;
 use conic_study::experiment::chosen;
 use conic_study::report::COHERENT_PIO;
-use conic_study::sensitivity::{Guess, Movement, moved};
+use conic_study::sensitivity::{Guess, Movement, Moves, moved};
 
 use super::paper::{Outcome, Paper, Predicted, one_table};
 use super::{Manner, Shown, guesses, progress};
@@ -95,7 +95,7 @@ fn run(options: &Options) -> Result<Shown, String> {
         let guesses = guesses::of_coherent_pio([&platform, &cxl], &thunderx, [&enzian_pcie, &pc_pcie], &machines)?;
         let movements = movements(&guesses, &machines);
         let mut shown = predicted(Outcome::Moved(&movements)).shown(&options.output, tables)?;
-        shown.text += &intervals(&movements);
+        shown.text += &intervals(&movements.movements);
         return Ok(shown);
     }
     let found = progress::figures(&experiments, |one| findings(one, &machines, effort));
@@ -128,7 +128,7 @@ fn intervals(movements: &[Movement]) -> String {
 }
 
 /// How far each guess moves the headline results.
-fn movements(guesses: &[Guess<Machines>], machines: &Machines) -> Vec<Movement> {
+fn movements(guesses: &[Guess<Machines>], machines: &Machines) -> Moves {
     let nominal = headlines(machines);
     let beside = |changed: &Machines| headlines_beside(changed, machines, &nominal);
     let of = |guess: &Guess<Machines>| guess.platforms.each_ref().map(beside);

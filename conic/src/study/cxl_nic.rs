@@ -14,7 +14,7 @@ use conic_study::sensitivity::{self, Guess};
 use serde_json::json;
 
 use super::paper::{Outcome, Paper, Predicted, one_table};
-use super::{Manner, Shown, guesses, output, progress};
+use super::{Manner, Shown, guesses, progress};
 use crate::bench::failure::Failure;
 use crate::writable;
 
@@ -55,12 +55,10 @@ const PAPER: Paper =
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    let result = if options.manner.sensitivity {
-        guessed(options)
-    } else {
-        run(options).map(|shown| shown.print(options.manner.json))
-    };
-    result.unwrap_or_else(|message| Failure::failed(message).report(options.manner.json))
+    let result = if options.manner.sensitivity { guessed(options) } else { run(options) };
+    result
+        .map(|shown| shown.print(options.manner.json))
+        .unwrap_or_else(|message| Failure::failed(message).report(options.manner.json))
 }
 
 /// The two platforms, with what the user replaces.
@@ -76,8 +74,9 @@ fn platforms(options: &Options) -> Result<[Platform<CxlParameters>; 2], String> 
 type Ends = [(Vec<bool>, Vec<Option<f64>>); 2];
 
 /// Says which orderings hold as it is, which a guess turns over, and how far the headline results move.
-fn guessed(options: &Options) -> Result<ExitCode, String> {
+fn guessed(options: &Options) -> Result<Shown, String> {
     let [agilex, bluefield] = platforms(options)?;
+    writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
     let of = |machines: &Machines| {
         let orderings = orderings::orderings(machines).map_err(|failure| failure.to_string())?;
@@ -91,41 +90,40 @@ fn guessed(options: &Options) -> Result<ExitCode, String> {
     };
     let ends =
         progress::on_all_cores("guesses", &varied, of_both).into_iter().collect::<Result<Vec<Ends>, String>>()?;
-    let moved = sensitivity::moved(
+    let moves = sensitivity::moved(
         &orderings::HEADLINES,
         &nominal.1,
         varied.iter().zip(ends.iter().map(|[low, high]| [&low.1, &high.1])),
     );
-    let (mut table, mut changes) = (Table::new(["ordering", "guess", "value", "holds"].map(Column::text)), Vec::new());
+    let (mut table, mut said) = (Table::new(["ordering", "guess", "value", "holds"].map(Column::text)), Vec::new());
     let holds = |holds: bool| if holds { "yes" } else { "no" };
     for (index, name) in orderings::ORDERINGS.iter().enumerate() {
         table.row([*name, "as it is", "", holds(nominal.0[index])].map(Cell::from));
+        said.push(json!({ "ordering": name, "holds": nominal.0[index] }));
         for (guess, ends) in varied.iter().zip(&ends) {
             for (value, (found, _)) in guess.range.iter().zip(ends).filter(|(_, end)| end.0[index] != nominal.0[index])
             {
                 table.row([*name, &guess.name, value, holds(found[index])].map(Cell::from));
-                changes.push(json!({ "ordering": name, "guess": guess.name, "value": value, "holds": found[index] }));
+                said.push(json!({ "ordering": name, "guess": guess.name, "value": value, "holds": found[index] }));
             }
         }
     }
-    if options.manner.json {
-        let nominal: Vec<_> = orderings::ORDERINGS
-            .iter()
-            .zip(&nominal.0)
-            .map(|(name, holds)| json!({ "ordering": name, "holds": holds }))
-            .collect();
-        let moved: serde_json::Value =
-            serde_json::from_str(&output::movements_json(&moved)).map_err(|error| error.to_string())?;
-        println!("{}", json!({ "as_it_is": nominal, "changes": changes, "guesses": varied.len(), "moved": moved }));
-    } else {
-        print!("{}", table.draw(TerminalStyle::default()));
-        println!(
-            "Both ends of {} guesses; every ordering that is not listed beside a guess is as it is.",
-            varied.len()
-        );
-        print!("\n{}", output::movements(&moved).draw(TerminalStyle::default()));
-    }
-    Ok(ExitCode::SUCCESS)
+    let predicted = Predicted {
+        paper: PAPER,
+        effort: options.manner.effort(),
+        platforms: vec![agilex.name().to_owned(), bluefield.name().to_owned()],
+        outcome: Outcome::Moved(&moves),
+    };
+    let mut shown = predicted.shown(&options.output, one_table)?;
+    let others = format!(
+        "Both ends of {} guesses; every ordering that is not listed beside a guess is as it is.\n\n",
+        varied.len()
+    );
+    shown.text = table.draw(TerminalStyle::default()) + &others + &shown.text;
+    let mut all: Vec<serde_json::Value> = serde_json::from_str(&shown.json).map_err(|error| error.to_string())?;
+    all.extend(said);
+    shown.json = format!("{}\n", serde_json::Value::from(all));
+    Ok(shown)
 }
 
 /// A part of the last-level cache.

@@ -22,11 +22,13 @@ pub fn write(folder: &Path, report: &Report<'_>) -> Result<PathBuf, String> {
     if !report.found.is_empty() {
         put("results.json".to_owned(), json(report.rows))?;
     }
-    if !report.movements.is_empty() {
-        put("sensitivity.json".to_owned(), movements_json(report.movements))?;
+    let movements = report.moves.map_or(&[][..], |moves| &moves.movements);
+    if report.moves.is_some() {
+        // Also where nothing moves: an older one says something else.
+        put("sensitivity.json".to_owned(), movements_json(movements))?;
     }
     let drawn = report.found.iter().flat_map(|found| pictures(found, report.rows));
-    for Picture { name, chart } in drawn.chain(sensitivity::pictures(report.movements)) {
+    for Picture { name, chart } in drawn.chain(sensitivity::pictures(movements)) {
         put(format!("{name}.svg"), chart.to_svg())?;
     }
     let name = if report.found.is_empty() { "sensitivity.html" } else { "report.html" };

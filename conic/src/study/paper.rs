@@ -6,7 +6,7 @@ use conic_chart::TerminalStyle;
 use conic_study::comparison::{Row, compare, parse, summary};
 use conic_study::experiment::{Effort, Found};
 use conic_study::report::{Report, Subject, json, results};
-use conic_study::sensitivity::Movement;
+use conic_study::sensitivity::Moves;
 
 use super::{Shown, output};
 
@@ -27,7 +27,7 @@ pub enum Outcome<'a> {
     /// What experiments found, and whether these are all that there are.
     Found(&'a [Found], bool),
     /// How far guesses move the headline results.
-    Moved(&'a [Movement]),
+    Moved(&'a Moves),
 }
 
 /// A study that has predicted everything.
@@ -50,9 +50,9 @@ impl Predicted<'_> {
     ///
     /// A message: of published results that cannot be read or do not fit what was predicted, or of a file that cannot be written.
     pub fn shown(self, folder: &Path, draw: impl Fn(&[Row]) -> String) -> Result<Shown, String> {
-        let (found, all, movements) = match self.outcome {
-            Outcome::Found(found, all) => (found, all, &[][..]),
-            Outcome::Moved(movements) => (&[][..], false, movements),
+        let (found, all, moves) = match self.outcome {
+            Outcome::Found(found, all) => (found, all, None),
+            Outcome::Moved(moves) => (&[][..], false, Some(moves)),
         };
         let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
         // From here on, and not before, published values are known.
@@ -66,12 +66,12 @@ impl Predicted<'_> {
             found,
             rows: &rows,
             summary: &summary,
-            movements,
+            moves,
         };
         let path = output::write(folder, &report)?;
         let (tables, json) = match self.outcome {
             Outcome::Found(..) => (draw(&rows), json(&rows)),
-            Outcome::Moved(_) => {
+            Outcome::Moved(Moves { movements, .. }) => {
                 (output::movements(movements).draw(TerminalStyle::default()), output::movements_json(movements))
             }
         };

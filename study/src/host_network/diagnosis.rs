@@ -64,6 +64,8 @@ pub struct DomainView {
     pub name: &'static str,
     /// Credits in use on average, and how many there are.
     pub credits: [f64; 2],
+    /// Lines that memory moves for each credit that is taken: of cores, one and the part that is written back.
+    pub lines: f64,
     /// Mean time for which one is taken.
     pub latency_ns: f64,
     /// The same without load.
@@ -153,7 +155,8 @@ pub fn diagnose(host: &HostParameters, counters: &Counters) -> Diagnosis {
     let bottleneck = domains.iter().filter(held_back).max_by(worst).or_else(|| domains.iter().find(waits));
     let memory_headroom_gb_s = (USABLE * memory_gb_s[1] - memory_gb_s[0]).max(0.0);
     let find = |names: [&str; 2]| domains.iter().find(|view| names.contains(&view.name));
-    let devices = find(["P2M-Write", "P2M-Read"]);
+    let of_devices = domains.iter().filter(|view| !view.is_of_cores());
+    let devices = of_devices.max_by(|one, other| one.used().total_cmp(&other.used()));
     let link = host.device.write_megabits_per_second.max(host.device.read_megabits_per_second) as f64 / 8e3;
     let headroom = |view: &DomainView| (view.limit_gb_s.min(link) - view.gb_s).max(0.0).min(memory_headroom_gb_s);
     let core_gb_s = find(["C2M-Read", "C2M-ReadWrite"]).map(|view| view.gb_s);
@@ -182,15 +185,20 @@ fn domains(host: &HostParameters, counters: &Counters, inputs: &Inputs) -> Vec<D
     let timing = Timing::of(host);
     let nanoseconds = |picoseconds: u64| picoseconds as f64 / 1000.0;
     let reads = inputs.read(&timing, Form::Coded);
-    let stores = counters.queue("c2m_write").is_some_and(|queue| queue.inserts > 0.0);
-    let (name, core) = match stores {
-        true => ("C2M-ReadWrite", host.formula.core_read_write),
-        false => ("C2M-Read", host.formula.core_read),
+    // Lines written back for each that is read: between none and all, on a machine that does other things as well.
+    let inserts = |queue| counters.queue(queue).map_or(0.0, |queue| queue.inserts);
+    let (reads_of_cores, writes_of_cores) = (inserts("c2m_read"), inserts("c2m_write"));
+    let written = match writes_of_cores > 0.0 {
+        true => (writes_of_cores / reads_of_cores).min(1.0),
+        false => 0.0,
     };
+    let name = if written >= 0.5 { "C2M-ReadWrite" } else { "C2M-Read" };
+    let [read, read_write] = [host.formula.core_read, host.formula.core_read_write].map(nanoseconds);
+    let core = read + written * (read_write - read);
     let buffers = f64::from(host.core.line_fill_buffers) * counters.cores;
     let (iio, formula) = (&host.iio, &host.formula);
     let of = [
-        ("lfb", name, buffers, nanoseconds(core), reads, "c2m_admission", if stores { 2.0 } else { 1.0 }),
+        ("lfb", name, buffers, core, reads, "c2m_admission", 1.0 + written),
         (
             "iio_read",
             "P2M-Read",
@@ -217,6 +225,7 @@ fn domains(host: &HostParameters, counters: &Counters, inputs: &Inputs) -> Vec<D
         Some(DomainView {
             name,
             credits: [queue.mean(), limit],
+            lines,
             latency_ns,
             unloaded_ns,
             parts,
@@ -231,17 +240,17 @@ fn domains(host: &HostParameters, counters: &Counters, inputs: &Inputs) -> Vec<D
 
 /// What the host is in, and what says so.
 fn regime(domains: &[DomainView], inputs: &Inputs, memory: [f64; 2]) -> (Regime, Vec<String>) {
-    let of = |core: bool| domains.iter().find(move |view| view.is_of_cores() == core);
-    let (core, device) = (of(true), of(false));
     let full = inputs.write_queue_full;
-    let used_up = |view: Option<&DomainView>| view.is_some_and(DomainView::is_used_up);
-    let inflated = |view: Option<&DomainView>| view.is_some_and(|view| view.inflation() >= INFLATED);
-    let regime = match (used_up(core), used_up(device)) {
-        (_, true) if inflated(device) && full >= SOMETIMES_FULL => Regime::Red,
+    // Devices read and write in domains of their own: one of them is enough.
+    let any =
+        |core: bool, is: fn(&DomainView) -> bool| domains.iter().any(|view| view.is_of_cores() == core && is(view));
+    let held_back = |view: &DomainView| view.is_used_up() && view.inflation() >= INFLATED;
+    let regime = match [true, false].map(|core| any(core, DomainView::is_used_up)) {
+        _ if any(false, held_back) && full >= SOMETIMES_FULL => Regime::Red,
         _ if full >= SOMETIMES_FULL => Regime::OnsetOfRed,
-        (true, _) if inflated(core) => Regime::Blue,
-        (true, _) | (_, true) => Regime::NotMemory,
-        _ if core.is_some_and(DomainView::waits_for_others) => Regime::Blue,
+        _ if any(true, held_back) => Regime::Blue,
+        [true, _] | [_, true] => Regime::NotMemory,
+        _ if any(true, DomainView::waits_for_others) => Regime::Blue,
         _ => Regime::Idle,
     };
     let mut evidence = vec![format!("write queues are full for {:.0}% of the time", 100.0 * full)];

@@ -43,7 +43,7 @@ pub fn page(report: &Report<'_>) -> String {
     for found in report.found {
         section(&mut page, found, report.rows);
     }
-    movements(&mut page, report.movements);
+    movements(&mut page, report.moves.map_or(&[], |moves| &moves.movements));
     not_modelled(&mut page, report.rows);
     method(&mut page, report);
     page += "</body>\n</html>\n";
@@ -146,13 +146,16 @@ fn not_modelled(page: &mut String, rows: &[Row]) {
 fn method(page: &mut String, report: &Report<'_>) {
     let (asked, open) = report.questions();
     page.push_str("<h2 id=\"method\">Method</h2>\n");
+    let answered = match report.found {
+        [] => String::new(),
+        _ => format!(" The experiments ask {asked} questions of the simulator, {} of them answered.", asked - open),
+    };
     put!(
         page,
-        "<p>Platforms: {}. The experiments ask {asked} questions of the simulator, {} of them answered. {} An error is the difference over the \
+        "<p>Platforms: {}.{answered} {} An error is the difference over the \
          published value. Values that the platforms were fitted to, statements and bounds do not count towards the median. \
          Predictions are made without access to any published value.</p>\n",
         escape(&report.platforms.join(", ")),
-        asked - open,
         escape(report.subject.method),
     );
 }
