@@ -50,8 +50,8 @@ pub struct ReadTag(pub u64);
 /// A device's view of memory: requests that take time, with several in flight.
 ///
 /// Reads are split in two so that a device's pipeline is written as it is: everything it can ask for is asked for, then
-/// the answers are taken. Writes are posted and, with the same hint, are seen in the order they were issued; a
-/// [`Device::write_word`] is seen after every write before it, whatever its hint.
+/// the answers are taken. Writes are posted, and seen in any order; a [`Device::write_word`] is seen after every write before
+/// it, whatever its hint.
 pub trait Device {
     /// Starts to read `bytes` bytes. Waits only where the device has no tag left.
     fn start_read(&self, at: Address, bytes: u64, hint: StateHint) -> ReadTag;

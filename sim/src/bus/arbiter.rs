@@ -202,7 +202,10 @@ impl Machine {
         if entry.stage == Stage::Own {
             entry.transaction = self.transaction_of(&request);
             if entry.transaction.is_none() && matches!(request.what, What::Block(_) | What::WriteBack) {
-                // Somebody else's transaction has left nothing to do.
+                // Somebody else's transaction has left nothing to do; nor is the bus kept any longer for what was refused.
+                if entry.urgent {
+                    self.is_through(node, Which::Memory);
+                }
                 self.wake(request.agent, Wait::Bus);
                 return self.agenda.at(self.agenda.now, Event::Grant(node as u16, which));
             }

@@ -411,6 +411,8 @@ impl Core for CxlCore<'_> {
         if !self.is_register(at) {
             return self.load_acquire(at);
         }
+        // Uncached: it passes no store before it.
+        self.drained();
         self.await_loads(Reorder::is_empty);
         let mut machine = self.fiber.machine.borrow_mut();
         machine.read_register(self.fiber.agent as u16, at.0);

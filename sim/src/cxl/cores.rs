@@ -166,6 +166,12 @@ impl Machine {
         if let Some(place) = state.l1.find(victim) {
             state.l1.remove(place);
         }
+        if state.polled.contains(&victim) {
+            // Nobody tells this core any more when the line changes: it looks again, and then has it again.
+            state.lost = true;
+            let agent = state.agent;
+            self.agenda.wake(agent, Wait::Change, self.agenda.now);
+        }
         let gone = &mut self.lines[victim as usize];
         gone.holders &= !Self::bit(core);
         if gone.holders == 0 && gone.host.copy != Copy::Invalid {

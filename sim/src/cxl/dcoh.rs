@@ -134,14 +134,16 @@ impl Machine {
                 let message = crate::protocol::cxl::ToHost::Request(opcode);
                 self.send_at(self.agenda.now + rest, Message::ToHost(line, message));
             }
-            Started::Done { value, read_memory, wrote_memory } => {
-                self.counters.device_hits += 1;
+            Started::Done { value, read_memory, wrote_memory, installed } => {
+                let is_eviction = self.operations[key as usize].purpose == Purpose::Eviction;
+                self.counters.device_hits += u64::from(!is_eviction);
                 if wrote_memory {
                     self.write_device_memory(line);
                 }
                 let now = self.agenda.now;
                 let ready = if read_memory { self.read_device_memory(line) } else { now };
                 let takes = if read_memory { rest + p.completion } else { p.hit - p.hit / 2 };
+                let ready = if installed { self.enters_cache(ready) } else { ready };
                 self.operations[key as usize].value = value;
                 self.keep_or_drop(line);
                 self.answer_engine(key, ready, ready + takes);
@@ -232,13 +234,17 @@ impl Machine {
         let key = self.pending.remove(&line).expect("an operation waited");
         self.operations[key as usize].value = value;
         if installed {
-            // Lines enter the device's cache one after the other.
-            time = time.max(self.installed_until);
-            self.installed_until = time + p.install_interval;
-            time += p.install;
+            time = self.enters_cache(time);
         }
         self.answer_engine(key, time, time + p.completion);
         self.next_of_line(line);
+    }
+
+    /// A line that is there at a time is put into the device's cache, one after the other; when it is in it.
+    fn enters_cache(&mut self, there: u64) -> u64 {
+        let begins = there.max(self.installed_until);
+        self.installed_until = begins + self.parameters.dcoh.install_interval;
+        begins + self.parameters.dcoh.install
     }
 
     /// The operation that waited behind the last one of its line.

@@ -189,7 +189,7 @@ impl Machine {
 
     /// Has the caches asked for a line at a time; when they have answered.
     fn ask_caches(&mut self, line: u32, asker: Option<u16>, snoop: Snoop, asked: u64) -> u64 {
-        let takes = self.time_of_caches(line, asker);
+        let takes = self.time_of_caches(line, asker, snoop);
         self.note_caches(line, asker, snoop, asked, takes);
         asked + takes
     }
@@ -217,7 +217,7 @@ impl Machine {
     }
 
     /// How long it takes to have what the caches hold of a line, other than the asker's own.
-    fn time_of_caches(&self, line: u32, asker: Option<u16>) -> u64 {
+    fn time_of_caches(&self, line: u32, asker: Option<u16>, snoop: Snoop) -> u64 {
         let p = &self.parameters.host;
         let own = asker.map_or(0, |core| 1 << core);
         let state = &self.lines[line as usize];
@@ -226,8 +226,9 @@ impl Machine {
         }
         let others = state.holders & !own;
         let in_last_level = self.last_level.has(line);
-        // A line that a core may have modified is asked for there; one that cores share is in the last level, or clean.
-        if others != 0 && (!in_last_level || state.host.copy.is_alone()) {
+        // A line that a core may have modified is asked for there, and one that is to go is taken away there; of one that cores share, what
+        // it holds is in the last level, or in memory.
+        if others != 0 && (snoop == Snoop::Invalidate || !in_last_level || state.host.copy.is_alone()) {
             p.home_to_core + p.snoop_lookup + p.core_to_home
         } else if in_last_level {
             p.llc_read

@@ -135,3 +135,27 @@ fn a_store_to_the_device_does_not_pass_an_invalidation_that_was_before_it() {
     assert!(heard.len() >= 28, "{heard:?}");
     assert!(heard.iter().all(|(rung, read)| rung <= read), "{heard:?}");
 }
+
+#[test]
+fn what_was_refused_and_is_needed_no_more_keeps_nobody_from_the_bus() {
+    let mut refusals = 0;
+    for offset in (0..600).step_by(5) {
+        let mut machine = parameters();
+        // A processor with one line, whose write-back the device takes in where it had the line before.
+        (machine.core.cache_bytes, machine.bus.snarfing) = (64, true);
+        let engine = |core: &BusCore<'_>, places: Places| {
+            core.load(places.device);
+            wait_until(core, BEGINS + 1_300);
+            core.load(places.device);
+        };
+        let (_, counters) = took_on(&machine, Attachment::IoBus, engine, move |core, places| {
+            core.store(places.device, 3);
+            wait_until(core, BEGINS + 1_000 + offset);
+            core.load(places.memory);
+            wait_until(core, BEGINS + 4_000);
+            core.register_read(places.registers);
+        });
+        refusals += counters.refusals;
+    }
+    assert!(refusals > 0, "the two never met");
+}

@@ -46,21 +46,55 @@ fn an_nc_read_and_a_hit_are_calibrated() {
 #[test]
 fn host_bias_costs_a_round_trip_and_device_bias_none() {
     let p = between_refreshes("agilex7");
-    let by_host = device_read(&p, true, StateHint::NonCacheable, None);
-    let free = run(
-        &p,
-        8,
-        |_, _| (),
-        |device, places| {
-            device.switch_bias(places.device, 512, conic_sim::protocol::cxl::Bias::Device, true);
-            let start = device.now();
-            device.read(places.device, &mut [0; 64], StateHint::NonCacheable);
-            device.now().since(start).picoseconds() as f64 / 1000.0
-        },
-    );
     let quarters = p.link.device_request_quarters + p.link.memory_request_quarters;
     let round_trip = 2 * p.link.crossing + p.host.home_lookup + u64::from(quarters) * p.link.quarter_time;
-    near(by_host - free, round_trip as f64 / 1000.0);
+    let mut free_of = Vec::new();
+    // What is put into the device's cache takes its time there, whoever was asked.
+    for hint in [StateHint::NonCacheable, StateHint::CacheableShared, StateHint::CacheableOwned] {
+        let by_host = device_read(&p, true, hint, None);
+        let free = run(
+            &p,
+            8,
+            |_, _| (),
+            move |device, places| {
+                device.switch_bias(places.device, 512, conic_sim::protocol::cxl::Bias::Device, true);
+                let start = device.now();
+                device.read(places.device, &mut [0; 64], hint);
+                device.now().since(start).picoseconds() as f64 / 1000.0
+            },
+        );
+        near(by_host - free, round_trip as f64 / 1000.0);
+        free_of.push(free);
+    }
+    let install = p.dcoh.install as f64 / 1000.0;
+    near(free_of[1] - free_of[0], install);
+    near(free_of[2] - free_of[0], install);
+}
+
+#[test]
+fn cores_that_share_a_line_are_heard_before_the_device_owns_it() {
+    let p = between_refreshes("agilex7");
+    let owned = |stored: bool| {
+        run(
+            &p,
+            8,
+            move |core, places| {
+                if stored {
+                    core.write_line(places.host, &Line([1; 8]));
+                }
+            },
+            |device, places| {
+                device.wait_until(Time::from_nanoseconds(10_000));
+                device.read(places.host, &mut [0; 64], StateHint::CacheableShared);
+                let start = device.now();
+                device.write(places.host, &[1; 64], StateHint::CacheableOwned);
+                device.await_writes();
+                device.now().since(start).picoseconds() as f64 / 1000.0
+            },
+        )
+    };
+    let heard = p.host.home_to_core + p.host.snoop_lookup + p.host.core_to_home;
+    near(owned(true) - owned(false), heard as f64 / 1000.0);
 }
 
 /// How long something takes a core, in nanoseconds.

@@ -235,3 +235,37 @@ fn a_read_waits_for_anothers_write_in_the_engine_only_as_long_as_its_lines_take(
     let more = taken(true) - taken(false);
     assert!(more <= line, "{more} ps more, a line takes {line}");
 }
+
+#[test]
+fn a_polled_line_that_another_one_drives_out_is_polled_on() {
+    let mut p = between_refreshes("agilex7");
+    // One line in each of the core's caches.
+    (p.cache.l1_bytes, p.cache.l1_ways, p.cache.l2_bytes, p.cache.l2_ways) = (64, 1, 64, 1);
+    let (layout, places) = places(64);
+    let mut simulation = CxlSimulation::new(&p, &layout);
+    simulation.core("host", Role::Main, move |core| {
+        assert_eq!(core.load_acquire(places.host), 0);
+        core.prefetch_read(places.host.lines(1));
+        while core.load_acquire(places.host) == 0 {
+            core.spin();
+        }
+    });
+    simulation.device("NIC", Role::Service, move |device| {
+        device.wait_until(Time::from_nanoseconds(20_000));
+        device.write_word(places.host, 1, StateHint::NonCacheable);
+    });
+    simulation.run().expect("the core sees the word");
+}
+
+#[test]
+fn a_register_is_read_behind_the_writes_before() {
+    let (layout, places) = places(8);
+    let mut simulation = CxlSimulation::new(&machine("agilex7"), &layout);
+    simulation.core("host", Role::Main, move |core| {
+        for value in 1..=5 {
+            core.register_write(places.register, value);
+        }
+        assert_eq!(core.register_read(places.register), 5);
+    });
+    simulation.run().expect("it ends");
+}

@@ -169,6 +169,8 @@ fn receive(core: &CxlCore<'_>, ring: usize, queues: Queues, question: &Pressure,
         if number == warm {
             begin = (core.now(), counters(), shared.walked.get());
         }
+        // What is timed is the packet: not the descriptors that were posted just before.
+        core.full_fence();
         let start = core.now();
         core.read_bytes(packet.address(), &mut found);
         // A core goes on behind its loads; it has the packet when they have come.

@@ -52,6 +52,8 @@ pub enum Started<V> {
         read_memory: bool,
         /// The device's memory was written.
         wrote_memory: bool,
+        /// The device's cache has a copy that it had not.
+        installed: bool,
     },
     /// The host is asked.
     Asked(Opcode),
@@ -186,7 +188,8 @@ impl<V: Contents> DeviceLine<V> {
             }
             Operation::FlushHost => unreachable!("the host is asked"),
         }
-        Started::Done { value: self.data.clone(), read_memory, wrote_memory }
+        let installed = !had && self.copy != Copy::Invalid;
+        Started::Done { value: self.data.clone(), read_memory, wrote_memory, installed }
     }
 
     /// Handles a message of the host.
@@ -201,7 +204,8 @@ impl<V: Contents> DeviceLine<V> {
             ToDevice::MemoryWrite { data, bytes } => {
                 self.memory = self.own();
                 self.memory.merge(&data, bytes);
-                // What an operation of the device's own made the host write back is in its cache for it.
+                // What an operation of the device's own made the host write back is in its cache for it, before it goes on: the host
+                // hears first that it was written.
                 let wanted = matches!(self.pending, Some(Operation::Read(_) | Operation::Write { .. }));
                 self.copy = if wanted { Copy::Shared } else { Copy::Invalid };
                 self.data = self.memory.clone();
