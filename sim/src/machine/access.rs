@@ -195,6 +195,10 @@ impl Machine {
                 agent.caches.promote(line, place.second);
             }
             self.perform(id, line, place.second, parts.into_iter().fold(0, |all, part| all | part), data);
+            if self.agents[id].is_engine {
+                let time = self.agents[id].time;
+                self.give_up(id, line, place.second, time);
+            }
             return Ok(());
         }
         if !self.kinds.is_empty() && self.kind(line) != Kind::WriteBack {

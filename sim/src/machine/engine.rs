@@ -109,30 +109,35 @@ impl Machine {
         self.tell_device(engine);
     }
 
-    /// Takes the next copy that is at an engine.
-    pub(crate) fn waiting_copy(&mut self, id: usize) -> Option<Copying> {
-        self.engines.waiting.get_mut(&id).and_then(VecDeque::pop_front)
+    /// Takes the next copy that is at an engine by now, if there is one.
+    pub(crate) fn waiting_copy(&mut self, id: usize) -> Step<Option<Copying>> {
+        // Cores whose time is before this engine's may still have one come.
+        if !self.is_present(id) {
+            return Err(W::Time);
+        }
+        Ok(self.engines.waiting.get_mut(&id).and_then(VecDeque::pop_front))
     }
 
     /// The same, and waits for one.
     pub(crate) fn next_copy(&mut self, id: usize) -> Step<Copying> {
         loop {
-            if let Some(copying) = self.waiting_copy(id) {
+            if let Some(copying) = self.waiting_copy(id)? {
                 return Ok(copying);
             }
             self.news(id, u64::MAX)?;
         }
     }
 
-    /// Gives up a line that was just written.
-    pub(crate) fn give_up(&mut self, id: usize, line: u32, place: usize) {
+    /// Gives up a line that was just written, at `time`.
+    #[inline(never)]
+    pub(crate) fn give_up(&mut self, id: usize, line: u32, place: usize, time: u64) {
         let agent = &mut self.agents[id];
         let version = agent.caches.held(place).version;
         agent.caches.remove(line, place);
         agent.counters.accesses.evictions += 1;
         agent.counters.accesses.write_backs += 1;
         self.note_copy(id, line, Copy::Invalid);
-        self.tell_of_eviction(id, line, true, version);
+        self.tell_of_eviction(id, line, true, version, time);
     }
 }
 
