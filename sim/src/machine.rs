@@ -123,6 +123,10 @@ pub(crate) enum Event {
     /// A message is at a node's home agents, whose slice must look it up. A kind of its own, so that the host need not foresee twice
     /// which message it is.
     LookUp { node: u8, line: u32, message: ToHome },
+    /// The same, of a request that has been looked up before, and has its entry now.
+    LookUpAgain { node: u8, line: u32, message: ToHome },
+    /// Such a message that had to wait for its slice has been looked up.
+    LookedUp { node: u8, line: u32, message: ToHome },
     /// A node's message that was held back departs to the other node.
     Departs { node: u8, line: u32, message: ToHome },
     /// A message that was held back leaves for a core of its own node.
@@ -484,6 +488,16 @@ impl Machine {
                 Event::Ways { node } => self.give_ways(node as usize),
                 Event::LookUp { node, line, message } => {
                     if self.is_looked_up(node as usize, line, message) {
+                        self.at_home(node as usize, line, message);
+                    }
+                }
+                Event::LookUpAgain { node, line, message } => {
+                    if self.is_its_turn(node as usize, line, Event::Home { node, line, message }) {
+                        self.at_home(node as usize, line, message);
+                    }
+                }
+                Event::LookedUp { node, line, message } => {
+                    if self.has_entry(node as usize, line, message) {
                         self.at_home(node as usize, line, message);
                     }
                 }
