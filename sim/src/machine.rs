@@ -86,12 +86,15 @@ use tags::Tags;
 use uncached::Kind;
 use window::Looked;
 
-/// How a run is simulated: none of it changes the results, except `checked`, which stops at a fault.
+/// How a run is simulated. None of it changes a time, a counter of the machine but that of its events, or what a program reads, except
+/// that `checked` stops at a fault, and that with `run_ahead` a load of bulk data that misses, and that the program goes on behind, may
+/// find what another core stores later, by less than a message takes from a home agent to a core. A program that decides by such
+/// a value, of a line that is being written, may then take another course.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Check at every access that the copy is the newest, and at every change that there is one writer or many readers.
     pub checked: bool,
-    /// Skip rounds of polling that find nothing.
+    /// Skip rounds of polling that find nothing, and count them as if they had been lived through.
     pub fast_forward: bool,
     /// Simulate a core ahead over its own hits.
     pub run_ahead: bool,

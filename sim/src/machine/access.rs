@@ -369,6 +369,9 @@ impl Machine {
         let round = Round { duration, ..agent.spinning.present };
         // A round that has read nothing waits for nothing that could end the skipping.
         let polls = agent.spinning.pure && round.count > 0;
+        if polls {
+            agent.counters.stalls.polling_picoseconds += duration - round.work;
+        }
         let same = polls && agent.spinning.before == Some(round) && agent.is_quiet();
         agent.spinning = Spinning {
             begins: agent.time,
