@@ -13,6 +13,7 @@ use crate::parameters::{CacheParameters, CoreParameters, EngineParameters, Param
 use crate::protocol::Copy;
 
 use super::access::Step;
+use super::queues::Queue;
 use super::tags::MOST_WAYS;
 use super::{Event, Machine, Wait as W};
 
@@ -36,6 +37,14 @@ pub(crate) struct Engines {
     posted: Slab<(usize, Copying)>,
     /// Copies that each engine has not begun.
     waiting: BTreeMap<usize, VecDeque<Copying>>,
+}
+
+impl Engines {
+    /// Copies that were posted to an engine and that it has not taken.
+    pub(crate) fn not_taken(&self, engine: usize) -> usize {
+        let on_their_way = self.posted.iter().filter(|(_, (to, _))| *to == engine).count();
+        on_their_way + self.waiting.get(&engine).map_or(0, VecDeque::len)
+    }
 }
 
 impl Machine {
@@ -94,9 +103,11 @@ impl Machine {
         let agent = &mut self.agents[id];
         agent.time += post;
         agent.operations += 1;
-        let arrives = agent.time + start_up;
-        let copy = self.engines.posted.insert((self.engines.of_core[&id], copying)) as u32;
-        let key = self.key(arrives, Self::source_of(id));
+        let posted = agent.time;
+        let engine = self.engines.of_core[&id];
+        let copy = self.engines.posted.insert((engine, copying)) as u32;
+        self.enters(Queue::Copies(engine as u16), 0, posted);
+        let key = self.key(posted + start_up, Self::source_of(id));
         self.queue.push(key, Event::Copy { copy });
         Ok(())
     }
@@ -115,7 +126,12 @@ impl Machine {
         if !self.is_present(id) {
             return Err(W::Time);
         }
-        Ok(self.engines.waiting.get_mut(&id).and_then(VecDeque::pop_front))
+        let taken = self.engines.waiting.get_mut(&id).and_then(VecDeque::pop_front);
+        if taken.is_some() {
+            // They come in the order in which they were posted: they need no names.
+            self.leaves(Queue::Copies(id as u16), 0, self.now);
+        }
+        Ok(taken)
     }
 
     /// The same, and waits for one.
