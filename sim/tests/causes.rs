@@ -1,7 +1,7 @@
 //! What a recording says of messages that had to wait for a credit, a tag or their turn: what had asked for them caused them, and not
 //! what ended the wait.
 
-use conic_fabric::{Core, Device, Home, Layout, MemoryType, StateHint, SynchronisingWords, Time};
+use conic_fabric::{Core, Device, DeviceMemory, Home, Layout, MemoryType, StateHint, SynchronisingWords, Time};
 use conic_sim::probe::{MessageRecord, Recording};
 use conic_sim::{Options, Role, Simulation};
 
@@ -122,4 +122,27 @@ fn over_pcie(credits: u32) {
     assert_eq!(ready, ["FoundModified", "WriteCache", "WriteCache", "WriteCache"]);
     let waited = |kind: &str| recording.queues.iter().any(|queue| queue.ends_with(kind));
     assert!(waited("reads without a tag") && waited("transactions without a credit") == (credits == 1));
+}
+
+#[test]
+fn an_answer_that_a_device_has_withheld_is_caused_by_the_load() {
+    let mut parameters = common::platform("enzian-pcie");
+    (parameters.refresh, parameters.timer) = (None, None);
+    let mut layout = Layout::new();
+    let registers = layout.add_registers("registers", 4096, Home::Nic, MemoryType::Uncached);
+    let mut simulation = Simulation::new(&parameters, &layout, Options::default());
+    simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
+        assert_eq!(core.register_read_pair(registers), [3, 4]);
+    });
+    simulation.device("device", Role::Main, Time::ZERO, move |device| {
+        device.withhold(registers);
+        while device.withheld_since(registers).is_none() {
+            device.spin();
+        }
+        device.set_own_pair(registers, [3, 4]);
+    });
+    let recording = recorded(simulation);
+    let answers = between(&recording, "RegisterData", "NIC", "root port");
+    let causes: Vec<_> = answers.iter().map(|(_, cause)| cause.map(|cause| cause.name)).collect();
+    assert_eq!(causes, [Some("RegisterRead")]);
 }

@@ -267,3 +267,25 @@ fn rounds_of_polling_count_the_same_skipped_or_lived_through_and_the_work_in_the
         assert_eq!(stalls.polling_picoseconds, polled, "fast forward {fast_forward}");
     }
 }
+
+#[test]
+fn what_a_round_of_polling_waits_for_is_no_polling() {
+    let parameters = without_prefetchers("icx");
+    let mut layout = Layout::new();
+    let lines = layout.add("lines", 128, 64, Home::Host, SynchronisingWords::ALL);
+    let mut simulation = Simulation::new(&parameters, &layout, checked());
+    simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
+        core.load_acquire(lines);
+        // On its way while the next round does nothing but hit, and work until the reorder buffer is full.
+        core.read_line(lines.lines(1));
+        core.spin_until(Time::ZERO);
+        core.load_acquire(lines);
+        core.work(1_000);
+        core.spin_until(Time::ZERO);
+    });
+    simulation.run().expect("the program ends");
+    let machine = simulation.machine().borrow();
+    let stalls = machine.counted().agents[0].counters.stalls;
+    let once = stalls.load_picoseconds + stalls.work_picoseconds + stalls.polling_picoseconds;
+    assert!(stalls.load_picoseconds > 100_000 && once <= machine.now(), "{stalls:?} of {} ps", machine.now());
+}

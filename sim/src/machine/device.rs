@@ -169,7 +169,7 @@ impl Machine {
         let now = self.now;
         for (tlp, arrived) in loads {
             let answers = self.port().answers_at(arrived, now);
-            self.send_tlp(answers, PcieEvent::RegisterAnswers(tlp));
+            self.take_up(Held::Tlp(tlp), |this| this.send_tlp(answers, PcieEvent::RegisterAnswers(tlp)));
         }
         Ok(())
     }

@@ -272,6 +272,7 @@ impl Machine {
                 if let Some(withheld) = port.withheld.get_mut(&(at / 16)) {
                     withheld.loads.push((tlp, now));
                     let device = withheld.by.into();
+                    self.holds_back(Held::Tlp(tlp));
                     return self.tell_device(device);
                 }
                 let ready = now.next_multiple_of(port.device_cycle) + port.register_read;

@@ -17,7 +17,7 @@ const NODE_PLACES: usize = 5;
 /// The root port's place.
 const ROOT_PORT: PlaceName = PlaceName(4);
 
-/// What waits for somebody else's message: a credit, a tag, its turn.
+/// What waits for somebody else: for a credit, a tag, its turn, a device's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Held {
     /// A node's request that waits for a credit, by its number there.
