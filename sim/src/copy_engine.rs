@@ -55,8 +55,9 @@ impl SimCore<'_> {
             if taken.copies.is_empty() {
                 taken.copies.push_back(self.until_done(|machine, agent, _| machine.next_copy(agent)));
             }
-            let agent = self.agent();
-            taken.copies.extend(std::iter::from_fn(|| self.machine().borrow_mut().waiting_copy(agent)));
+            while let Some(copy) = self.until_done(|machine, agent, _| machine.waiting_copy(agent)) {
+                taken.copies.push_back(copy);
+            }
             while taken.asked < u64::from(engine.lines_in_flight)
                 && let Some(line) = taken.ask()
             {

@@ -403,6 +403,7 @@ impl SimCore<'_> {
             let room = agent.reorder.room(agent.worked()).min(span);
             agent.time += room;
             agent.counters.stalls.work_picoseconds += room;
+            agent.spinning.present.work += room;
             span -= room;
             if span == 0 {
                 return;

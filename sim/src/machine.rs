@@ -86,12 +86,15 @@ use tags::Tags;
 use uncached::Kind;
 use window::Looked;
 
-/// How a run is simulated: none of it changes the results, except `checked`, which stops at a fault.
+/// How a run is simulated. None of it changes a time, a counter of the machine but that of its events, or what a program reads, except
+/// that `checked` stops at a fault, and that with `run_ahead` a load of bulk data that misses, and that the program goes on behind, may
+/// find what another core stores later, by less than a message takes from a home agent to a core. A program that decides by such
+/// a value, of a line that is being written, may then take another course.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Check at every access that the copy is the newest, and at every change that there is one writer or many readers.
     pub checked: bool,
-    /// Skip rounds of polling that find nothing.
+    /// Skip rounds of polling that find nothing, and count them as if they had been lived through.
     pub fast_forward: bool,
     /// Simulate a core ahead over its own hits.
     pub run_ahead: bool,
@@ -123,6 +126,10 @@ pub(crate) enum Event {
     /// A message is at a node's home agents, whose slice must look it up. A kind of its own, so that the host need not foresee twice
     /// which message it is.
     LookUp { node: u8, line: u32, message: ToHome },
+    /// The same, of a request that has been looked up before, and has its entry now.
+    LookUpAgain { node: u8, line: u32, message: ToHome },
+    /// Such a message that had to wait for its slice has been looked up.
+    LookedUp { node: u8, line: u32, message: ToHome },
     /// A node's message that was held back departs to the other node.
     Departs { node: u8, line: u32, message: ToHome },
     /// A message that was held back leaves for a core of its own node.
@@ -484,6 +491,16 @@ impl Machine {
                 Event::Ways { node } => self.give_ways(node as usize),
                 Event::LookUp { node, line, message } => {
                     if self.is_looked_up(node as usize, line, message) {
+                        self.at_home(node as usize, line, message);
+                    }
+                }
+                Event::LookUpAgain { node, line, message } => {
+                    if self.is_its_turn(node as usize, line, Event::Home { node, line, message }) {
+                        self.at_home(node as usize, line, message);
+                    }
+                }
+                Event::LookedUp { node, line, message } => {
+                    if self.has_entry(node as usize, line, message) {
                         self.at_home(node as usize, line, message);
                     }
                 }

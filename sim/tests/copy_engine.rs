@@ -168,6 +168,41 @@ fn what_is_written_whole_is_not_fetched() {
     assert_eq!(carried[1].data_messages, 51, "{carried:?}");
 }
 
+/// A core copies lines to a place, from there to a third, and from the first to the second once more; then it reads them. How often
+/// the engine has written a line back, and been snooped for those reads.
+fn written_again(parameters: &Parameters, lines: u64) -> (u64, u64) {
+    let (layout, at) = places(2 * lines, Home::Host);
+    let (from, to, third) = (at.from, at.to, at.to.lines(lines));
+    let mut simulation = Simulation::new(parameters, &layout, Options { checked: true, ..Options::default() });
+    let snoops = Rc::new(RefCell::new(0));
+    let out = Rc::clone(&snoops);
+    let core = simulation.core("core", 0, Role::Main, Time::from_nanoseconds(10), move |core| {
+        for (value, from, to) in [(1, from, to), (2, to, third), (3, from, to)] {
+            core.post_copy(from, to, lines, at.done, value);
+            wait(core, at.done, value);
+        }
+        let snoops = || core.machine().borrow().counters(1).snoops;
+        let before = snoops();
+        (0..lines).for_each(|line| _ = core.load_acquire(to.lines(line)));
+        *out.borrow_mut() = snoops() - before;
+    });
+    let engine = simulation.engine("engine", 0);
+    simulation.machine().borrow_mut().set_engine(core, engine);
+    simulation.run().expect("the program ends");
+    let machine = simulation.machine().borrow();
+    (machine.counters(engine).write_backs, snoops.take())
+}
+
+#[test]
+fn a_line_that_the_engine_had_read_is_given_up_as_others_are_once_it_is_written() {
+    let mut parameters = quiet(ENGINE);
+    parameters.protocol.exclusive_grant = true;
+    for lines in [1, 5] {
+        // What it writes of the second place the last time it has, alone, since it has read it.
+        assert_eq!(written_again(&parameters, lines), (3 * lines + 3, 0), "{lines} lines");
+    }
+}
+
 /// Two cores and an engine each copy among a few lines through caches of a few lines, and check every value.
 fn crowd(seed: u64, options: Options) -> Vec<(Time, u64)> {
     const LINES: u64 = 6;
@@ -200,9 +235,20 @@ fn crowd(seed: u64, options: Options) -> Vec<(Time, u64)> {
                     core.write_line(from.lines(line), &Line([round * 1_000 + line; 8]));
                 }
                 let word = done[side].lines(side as u64 * LINES);
-                core.post_copy(from.lines(first), to.lines(first), count, word, round);
+                core.post_copy(from.lines(first), to.lines(first), count, word, 2 * round);
+                while random.coin() {
+                    // More that is on its way to the engine while it is at work.
+                    core.post_copy(from.lines(first), to.lines(first), count, word, 2 * round);
+                    core.work(random.below(200) as u32);
+                }
+                if random.coin() {
+                    // The engine then has these lines, and the next copy is to them.
+                    core.post_copy(to.lines(first), from.lines(first), count, word, 2 * round + 1);
+                    wait(core, word, 2 * round + 1);
+                    continue;
+                }
                 core.work(random.below(500) as u32);
-                wait(core, word, round);
+                wait(core, word, 2 * round);
                 for line in first..first + count {
                     let found = core.read_line(to.lines(line));
                     assert_eq!(found, Line([round * 1_000 + line; 8]), "seed {seed}, core {side}, round {round}");

@@ -125,10 +125,17 @@ fn a_write_past_the_caches_has_its_entry_until_memory_has_the_line() {
 
 #[test]
 fn a_recording_says_when_a_request_that_waited_has_its_entry_and_what_it_caused() {
-    let parameters = limited(2, 1);
+    for service in [0, 7_000] {
+        let mut parameters = limited(2, 1);
+        parameters.node.home_service = service;
+        waits_for_its_entry(&parameters);
+    }
+}
+
+fn waits_for_its_entry(parameters: &Parameters) {
     let mut layout = Layout::new();
     let memory = layout.add("memory", 2 * 64, 64, Home::Host, SynchronisingWords::ALL);
-    let mut simulation = Simulation::new(&parameters, &layout, Options::default());
+    let mut simulation = Simulation::new(parameters, &layout, Options::default());
     for core in 0..2 {
         let start = Time::from_picoseconds(1_000_000 + 10 * core);
         simulation.core(&format!("core {core}"), 0, Role::Main, start, move |this| {
@@ -142,7 +149,7 @@ fn a_recording_says_when_a_request_that_waited_has_its_entry_and_what_it_caused(
         let at = recording.messages.iter().position(|message| message.name == name && message.line == line);
         at.unwrap_or_else(|| panic!("no {name} of line {line}"))
     };
-    let (held, lookup) = (alone(&parameters).1, parameters.node.home_lookup);
+    let (held, lookup) = (alone(parameters).1, parameters.node.home_lookup);
     let [first, second] = [0, 1].map(|line| recording.messages[about("Read", line)].arrives.picoseconds());
     assert_eq!(second - first, held + lookup, "it is there when it has been looked up with an entry");
     for line in 0..2 {

@@ -5,7 +5,7 @@ use crate::common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time};
+use conic_fabric::{Address, Core, Home, Layout, Line, MemoryType, SynchronisingWords, Time};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
 /// A platform without hardware prefetchers, and with memory that no access waits for.
@@ -673,4 +673,30 @@ fn stores_that_have_lost_their_lines_ask_for_them_together() {
         let expected = s.local_memory() + s.ask + s.snoop + s.home_to_core;
         assert_eq!([lost(&p, 1), lost(&p, 4)], [expected; 2], "{name}");
     }
+}
+
+#[test]
+fn a_store_to_a_write_combining_buffer_that_is_open_needs_no_free_one() {
+    let mut p = quiet("icx");
+    p.core.write_combining_buffers = 2;
+    let mut layout = Layout::new();
+    let at = layout.add_registers("combining", 4096, Home::Host, MemoryType::WriteCombining);
+    let took = Rc::new(RefCell::new(Vec::new()));
+    let into = Rc::clone(&took);
+    let program: Program = Box::new(move |core| {
+        // One is on its way to memory, one gathers.
+        core.write_line(at, &Line([1; 8]));
+        core.store(at.lines(1), 1);
+        let timed = |at: Address| {
+            let begins = core.now();
+            core.store(at, 2);
+            into.borrow_mut().push(core.now().since(begins).picoseconds());
+        };
+        (1..8).for_each(|word| timed(at.lines(1).word(word)));
+        timed(at.lines(2));
+    });
+    one_after_the_other(&p, &layout, vec![(0, program)]);
+    let (issue, took) = (Stages::of(&p).issue, took.take());
+    assert_eq!(took[..7], [issue; 7], "the last one of them fills it");
+    assert!(took[7] > 10 * issue, "both are on their way now: {took:?}");
 }

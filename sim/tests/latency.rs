@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords};
+use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords, Time};
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, Simulation};
 
@@ -29,7 +29,7 @@ fn load_of_modified(parameters: &Parameters, owner: Option<usize>, home: Home) -
     let flag = layout.add("flag", 64, 64, Home::Host, SynchronisingWords::FIRST);
     let mut simulation = Simulation::new(&parameters, &layout, checked());
     if let Some(node) = owner {
-        simulation.core("writer", node, Role::Main, conic_fabric::Time::ZERO, move |core| {
+        simulation.core("writer", node, Role::Main, Time::ZERO, move |core| {
             for index in 0..LINES {
                 core.store(lines.lines(index), index);
             }
@@ -39,7 +39,7 @@ fn load_of_modified(parameters: &Parameters, owner: Option<usize>, home: Home) -
     }
     let times = Rc::new(RefCell::new(Vec::new()));
     let out = Rc::clone(&times);
-    simulation.core("reader", 0, Role::Main, conic_fabric::Time::ZERO, move |core| {
+    simulation.core("reader", 0, Role::Main, Time::ZERO, move |core| {
         while owner.is_some() && core.load_acquire(flag) == 0 {
             core.spin();
         }
@@ -71,7 +71,7 @@ fn load_of_clean(parameters: &Parameters) -> u64 {
     let mut layout = Layout::new();
     let line = layout.add("line", 64, 64, Home::Host, SynchronisingWords::ALL);
     let mut simulation = Simulation::new(parameters, &layout, checked());
-    simulation.core("first", 1, Role::Main, conic_fabric::Time::ZERO, move |core| _ = core.load_acquire(line));
+    simulation.core("first", 1, Role::Main, Time::ZERO, move |core| _ = core.load_acquire(line));
     let took = Rc::new(RefCell::new(0));
     let into = Rc::clone(&took);
     simulation.core("second", 0, Role::Main, conic_fabric::Time::from_nanoseconds(10_000), move |core| {
@@ -135,7 +135,7 @@ fn requests_per_round_trip(parameters: &Parameters, lines: u64) -> (f64, f64) {
     let mut simulation = Simulation::new(parameters, &layout, checked());
     let time = Rc::new(RefCell::new(0.0));
     let out = Rc::clone(&time);
-    simulation.core("caller", 0, Role::Main, conic_fabric::Time::ZERO, move |core| {
+    simulation.core("caller", 0, Role::Main, Time::ZERO, move |core| {
         let begins = core.now();
         for round in 1..=ROUNDS {
             core.store_release(ask, round);
@@ -145,7 +145,7 @@ fn requests_per_round_trip(parameters: &Parameters, lines: u64) -> (f64, f64) {
         }
         *out.borrow_mut() = core.now().since(begins).picoseconds() as f64 / ROUNDS as f64 / 1000.0;
     });
-    simulation.core("answerer", 1, Role::Main, conic_fabric::Time::ZERO, move |core| {
+    simulation.core("answerer", 1, Role::Main, Time::ZERO, move |core| {
         for round in 1..=ROUNDS {
             while core.load_acquire(ask) != round {
                 core.spin();
@@ -185,7 +185,7 @@ fn at_the_other_memory(
     let elsewhere = layout.add("elsewhere", 64, 64, Home::Host, SynchronisingWords::FIRST);
     let mut simulation = Simulation::new(parameters, &layout, checked());
     if loaded_before {
-        simulation.core("its own", 1, Role::Main, conic_fabric::Time::ZERO, move |core| {
+        simulation.core("its own", 1, Role::Main, Time::ZERO, move |core| {
             core.load_acquire(line);
         });
     }
@@ -233,4 +233,59 @@ fn a_line_that_crosses_is_entered_into_the_directory_and_one_written_past_the_ca
         core.write_nontemporal(line, &[Line([8; 8])]);
     };
     assert_eq!(at_the_other_memory(&with, false, twice), [2, 4, 2, 2, 0, 2]);
+}
+
+#[test]
+fn rounds_of_polling_count_the_same_skipped_or_lived_through_and_the_work_in_them_is_work() {
+    const WORK: u32 = 30;
+    let mut parameters = without_prefetchers("icx");
+    parameters.core.work_scale = 1.0;
+    let core = parameters.core.clone();
+    let cycles = |cycles: u32| core.cycles(cycles.into());
+    let (work, pause, hit) = (cycles(WORK), cycles(core.pause_cycles), cycles(core.l1_hit_cycles));
+    for fast_forward in [false, true] {
+        let mut layout = Layout::new();
+        let line = layout.add("line", 64, 64, Home::Host, SynchronisingWords::ALL);
+        let mut simulation = Simulation::new(&parameters, &layout, Options { fast_forward, ..checked() });
+        simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
+            let until = Time::from_nanoseconds(20_000);
+            while core.now() < until {
+                core.load_acquire(line);
+                core.work(WORK);
+                core.spin_until(until);
+            }
+        });
+        simulation.run().expect("the program ends");
+        let machine = simulation.machine().borrow();
+        let counters = machine.counted().agents[0].counters;
+        let (rounds, stalls) = (counters.accesses.spins, counters.stalls);
+        assert!(rounds > 200, "{rounds} rounds");
+        assert_eq!((counters.accesses.loads, counters.accesses.l1_hits), (rounds, rounds - 1));
+        assert_eq!(stalls.work_picoseconds, rounds * (work + cycles(core.clock_cycles)) + cycles(core.clock_cycles));
+        // The first round has waited for the line.
+        let polled = (rounds - 1) * (hit + pause);
+        assert_eq!(stalls.polling_picoseconds, polled, "fast forward {fast_forward}");
+    }
+}
+
+#[test]
+fn what_a_round_of_polling_waits_for_is_no_polling() {
+    let parameters = without_prefetchers("icx");
+    let mut layout = Layout::new();
+    let lines = layout.add("lines", 128, 64, Home::Host, SynchronisingWords::ALL);
+    let mut simulation = Simulation::new(&parameters, &layout, checked());
+    simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
+        core.load_acquire(lines);
+        // On its way while the next round does nothing but hit, and work until the reorder buffer is full.
+        core.read_line(lines.lines(1));
+        core.spin_until(Time::ZERO);
+        core.load_acquire(lines);
+        core.work(1_000);
+        core.spin_until(Time::ZERO);
+    });
+    simulation.run().expect("the program ends");
+    let machine = simulation.machine().borrow();
+    let stalls = machine.counted().agents[0].counters.stalls;
+    let once = stalls.load_picoseconds + stalls.work_picoseconds + stalls.polling_picoseconds;
+    assert!(stalls.load_picoseconds > 100_000 && once <= machine.now(), "{stalls:?} of {} ps", machine.now());
 }

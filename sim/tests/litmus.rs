@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::common::Random;
-use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time};
+use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords, Time};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
 const ROUNDS: u64 = 400;
@@ -123,6 +123,51 @@ fn a_message_is_there_when_its_flag_is() {
     let outcomes = all_outcomes(&threads);
     assert!(!outcomes.contains_key(&vec![[false; 2], [true, false]]), "the flag, and not the message");
     assert!(outcomes.len() == 3, "neither, the message alone, both: {outcomes:?}");
+}
+
+/// The word at a place, by a load of bulk data, which the program goes on behind.
+fn bulk(core: &SimCore<'_>, at: Address) -> u64 {
+    let line = Address(at.0 - at.0 % LINE_BYTES);
+    core.read_line(line).0[(at.0 - line.0) as usize / 8]
+}
+
+#[test]
+fn loads_that_a_core_goes_on_behind_are_seen_in_their_order() {
+    // The second load is of bulk data as well, or waits, or hits where the core has a copy.
+    let readers: [Thread; 3] = [
+        |core, x, y, _| [bulk(core, y), bulk(core, x)],
+        |core, x, y, _| [bulk(core, y), core.load(x)],
+        |core, x, y, _| [core.load(y), bulk(core, x)],
+    ];
+    for reader in readers {
+        let writer: Thread = |core, x, y, round| {
+            core.store(x, round);
+            core.store_release(y, round);
+            [NOTHING; 2]
+        };
+        let outcomes = all_outcomes(&[writer, reader]);
+        assert!(!outcomes.contains_key(&vec![[false; 2], [true, false]]), "the flag, and not the message");
+        assert!(outcomes.len() == 3, "neither, the message alone, both: {outcomes:?}");
+    }
+}
+
+#[test]
+fn a_store_behind_a_load_of_bulk_data_is_not_seen_before_what_the_load_found() {
+    let threads: [Thread; 2] = [
+        |core, x, y, round| {
+            let seen = bulk(core, x);
+            core.store(y, round);
+            [seen, NOTHING]
+        },
+        |core, x, y, round| {
+            let seen = bulk(core, y);
+            core.store(x, round);
+            [seen, NOTHING]
+        },
+    ];
+    let outcomes = all_outcomes(&threads);
+    assert!(!outcomes.contains_key(&vec![[true, false]; 2]), "both loads before both stores");
+    assert!(outcomes.len() == 3, "{outcomes:?}");
 }
 
 #[test]

@@ -10,10 +10,12 @@
 //! | `litmus`, `random` | memory orders, and values that no load may see, on random programs |
 //! | `entries` | requests that home agents can be busy with, and that nobody waits for ever for one |
 //! | `snoop_filter` | lines that home agents can know to be in private caches, and what is recalled for another |
+//! | `causes` | which message a recording says has caused another |
 //! | `queues`, `timer`, `watchdog`, `extremes`, `pages` | probes, interrupts, runs that would never end, values at their bounds, the host's own memory |
 //! | `common` | numbers from a seed, and machines that are hard on their protocol |
 
 mod bus;
+mod causes;
 mod common;
 mod copy_engine;
 mod cxl;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use conic_fabric::{Address, Core, Device, Home, Layout, Line, MemoryType, StateHint, SynchronisingWords, Time};
 use conic_sim::machine::queues::{KINDS, Miscount, QueueReport};
+use conic_sim::parameters::{EngineParameters, SnoopFilterParameters};
 use conic_sim::probe::counters::AgentAccesses;
 use conic_sim::{Options, Parameters, Role, SimCore, SimDevice, Simulation};
 
@@ -20,6 +21,9 @@ fn narrow() -> Parameters {
     (parameters.node.home_slices, parameters.node.home_entries, parameters.node.home_own_entries) = (2, 5, 4);
     let pcie = parameters.pcie.as_mut().expect("the platform has a PCIe link");
     (pcie.tags, pcie.posted_credits) = (2, 1);
+    parameters.snoop_filter = Some(SnoopFilterParameters { sets: 1, ways: 2 });
+    parameters.engine =
+        Some(EngineParameters { engines: 1, lines_in_flight: 2, line_time: 1_000, start_up: 50_000, post: 7_000 });
     parameters
 }
 
@@ -61,6 +65,14 @@ fn core_program(core: &SimCore<'_>, region: Region, me: u64) {
         core.store(region.registers.lines(me), round);
         core.register_read(region.registers.lines(me));
         core.full_fence();
+        if me == 0 {
+            let done = region.near.lines(100).word(round as usize % 8);
+            core.post_copy(region.near.lines(101), region.near.lines(104), 3, done, round);
+            core.post_copy(region.near.lines(104), region.near.lines(101), 3, done, 2 * round);
+            while core.load_acquire(done) != 2 * round {
+                core.spin();
+            }
+        }
         core.work(500);
     }
 }
@@ -88,11 +100,13 @@ fn run(options: Options, prepare: impl FnOnce(&mut Simulation)) -> (Simulation, 
         simulation.core(&format!("core {me}"), node, Role::Main, start, move |core| core_program(core, region, me));
     }
     simulation.device("device", Role::Main, Time::ZERO, move |device| device_program(device, region));
+    let engine = simulation.engine("engine", 0);
+    simulation.machine().borrow_mut().set_engine(0, engine);
     prepare(&mut simulation);
     simulation.run().expect("all programs end");
     let outcome = {
         let machine = simulation.machine().borrow();
-        ((0..5).map(|agent| *machine.counters(agent)).collect(), machine.now())
+        ((0..6).map(|agent| *machine.counters(agent)).collect(), machine.now())
     };
     (simulation, outcome)
 }
@@ -137,12 +151,14 @@ fn limits_are_reached_and_waits_are_seen_where_they_are() {
     assert_eq!(full.map(most), [2, 3, 4, 1, 2, 1]);
     for waits in [
         "requests without an entry",
+        "requests without a way",
         "requests without a credit",
         "reads without a tag",
         "transactions without a credit",
     ] {
         assert!(most(waits) > 0, "{waits}");
     }
+    assert_eq!(most("copies for an engine"), 2);
     // Two lines at once into a channel, or nothing was tested.
     assert!(most("memory channel") > 1 && most("link") > 1 && most("requests for a line") > 1);
 }

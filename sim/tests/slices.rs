@@ -66,6 +66,61 @@ fn a_request_that_crosses_is_looked_up_in_both_nodes() {
     assert_eq!(third - first, 2 * SERVICE);
 }
 
+/// One entry for own requests. An own request has it; another one is at the slice at a time after the first began, and so is a request
+/// of the other node. Times are picoseconds after the first began, and from when on the entry is free is given; what the two waited.
+fn waits_with_one_entry(times: impl FnOnce(u64) -> [u64; 2]) -> [u64; 2] {
+    let mut parameters = one_slice();
+    (parameters.node.home_entries, parameters.node.home_own_entries) = (3, 1);
+    let (node, link, memory) = (&parameters.node, &parameters.interconnect, parameters.memory.latency);
+    let alone = alone(&parameters);
+    let remote = entries::loads(&parameters, Home::Host, &[(1, 0)]).0[0];
+    let back = u64::from(link.data_flits) * link.flit_time + link.crossing + node.home_to_core;
+    let comes = remote - back - memory - node.home_lookup;
+    let [own, other] = times(node.core_to_home + node.home_lookup + memory);
+    let starts = [(0, 0), (0, own - node.core_to_home), (1, other - comes)];
+    let took = entries::loads(&parameters, Home::Host, &starts).0;
+    assert_eq!(took[0], alone, "the first waits for nobody");
+    [took[1] - alone, took[2] - remote]
+}
+
+#[test]
+fn a_look_up_that_finds_no_entry_takes_the_slice_as_long_as_any() {
+    let lookup = one_slice().node.home_lookup;
+    for after in [1, SERVICE - 1, SERVICE, SERVICE + 1] {
+        let mut free = 0;
+        let [own, other] = waits_with_one_entry(|free_from| {
+            free = free_from;
+            [free - 20_000, free - 20_000 + after]
+        });
+        assert_eq!(own, 20_000, "from its first look-up until its second begins");
+        assert_eq!(other, SERVICE.saturating_sub(after), "{after} ps behind a look-up in vain, of {lookup} ps");
+    }
+}
+
+#[test]
+fn who_is_looked_up_once_more_takes_its_turn_behind_those_that_came_before() {
+    for before in [1, SERVICE - 1, SERVICE, SERVICE + 1] {
+        let [own, other] = waits_with_one_entry(|free| [free - 20_000, free - before]);
+        assert_eq!((own, other), (20_000 + SERVICE.saturating_sub(before), 0), "{before} ps before");
+    }
+    for after in [1, SERVICE - 1, SERVICE, SERVICE + 1] {
+        let [own, other] = waits_with_one_entry(|free| [free - 20_000, free + after]);
+        assert_eq!((own, other), (20_000, SERVICE.saturating_sub(after)), "{after} ps after");
+    }
+}
+
+#[test]
+fn a_request_has_its_entry_once_it_has_been_looked_up_and_not_while_it_waits_for_that() {
+    let lookup = one_slice().node.home_lookup;
+    // It would have been looked up too early for the entry by so much, and is put off by almost a service time.
+    for early in [1, SERVICE - 2] {
+        let [own, other] = waits_with_one_entry(|free| [free - lookup - early, free - lookup - early - 1]);
+        assert_eq!((own, other), (SERVICE - 1, 0), "{early} ps too early");
+    }
+    let [own, _] = waits_with_one_entry(|free| [free - lookup - SERVICE, free - lookup - SERVICE - 1]);
+    assert_eq!(own, SERVICE + lookup, "looked up in vain, and once more");
+}
+
 #[test]
 fn home_agents_saturate_at_a_line_a_slice_every_service_time() {
     const CORES: u64 = 8;

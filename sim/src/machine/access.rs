@@ -195,6 +195,10 @@ impl Machine {
                 agent.caches.promote(line, place.second);
             }
             self.perform(id, line, place.second, parts.into_iter().fold(0, |all, part| all | part), data);
+            if self.agents[id].is_engine {
+                let time = self.agents[id].time;
+                self.give_up(id, line, place.second, time);
+            }
             return Ok(());
         }
         if !self.kinds.is_empty() && self.kind(line) != Kind::WriteBack {
@@ -365,6 +369,9 @@ impl Machine {
         let round = Round { duration, ..agent.spinning.present };
         // A round that has read nothing waits for nothing that could end the skipping.
         let polls = agent.spinning.pure && round.count > 0;
+        if polls {
+            agent.counters.stalls.polling_picoseconds += duration - round.work;
+        }
         let same = polls && agent.spinning.before == Some(round) && agent.is_quiet();
         agent.spinning = Spinning {
             begins: agent.time,

@@ -68,6 +68,8 @@ pub(crate) struct Round {
     pub count: u64,
     /// How many of them were not loads but prefetches.
     pub hints: u64,
+    /// For how much of it the program stated work, in picoseconds.
+    pub work: u64,
     /// How long it took.
     pub duration: u64,
 }
@@ -214,7 +216,8 @@ impl Agent {
         self.counters.accesses.loads += loads;
         self.counters.accesses.l1_hits += loads;
         self.counters.accesses.spins += skipped;
-        self.counters.stalls.polling_picoseconds += skipped * round.duration;
+        self.counters.stalls.polling_picoseconds += skipped * (round.duration - round.work);
+        self.counters.stalls.work_picoseconds += skipped * round.work;
         self.spinning.begins = self.time;
         self.wait = Wait::Time;
         Some(self.time)
@@ -271,6 +274,7 @@ impl Agent {
     /// Ends the wait: the program goes on now, or at its own time if that is later.
     pub(crate) fn wake(&mut self, now: u64) {
         if self.wait != Wait::Time {
+            self.spinning.pure = false;
             self.waited += now.saturating_sub(self.time);
             self.time = self.time.max(now);
             self.granted_at = now;

@@ -12,6 +12,7 @@ use super::access::{Step, merge};
 use super::agent::Agent;
 use super::pcie::{PcieEvent, Read, Tlp, Withheld};
 use super::queues::Queue;
+use super::recorder::Held;
 use super::{Machine, Wait as W};
 use crate::bytes::parts;
 
@@ -72,6 +73,8 @@ impl Machine {
                 let port = self.port();
                 let sent = port.link.request_read(tlp, now);
                 self.sent(tlp, sent);
+            } else {
+                self.holds_back(Held::Tlp(tlp));
             }
         }
         Ok(read.into())
@@ -166,7 +169,7 @@ impl Machine {
         let now = self.now;
         for (tlp, arrived) in loads {
             let answers = self.port().answers_at(arrived, now);
-            self.send_tlp(answers, PcieEvent::RegisterAnswers(tlp));
+            self.take_up(Held::Tlp(tlp), |this| this.send_tlp(answers, PcieEvent::RegisterAnswers(tlp)));
         }
         Ok(())
     }

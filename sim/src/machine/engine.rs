@@ -13,6 +13,7 @@ use crate::parameters::{CacheParameters, CoreParameters, EngineParameters, Param
 use crate::protocol::Copy;
 
 use super::access::Step;
+use super::queues::Queue;
 use super::tags::MOST_WAYS;
 use super::{Event, Machine, Wait as W};
 
@@ -36,6 +37,14 @@ pub(crate) struct Engines {
     posted: Slab<(usize, Copying)>,
     /// Copies that each engine has not begun.
     waiting: BTreeMap<usize, VecDeque<Copying>>,
+}
+
+impl Engines {
+    /// Copies that were posted to an engine and that it has not taken.
+    pub(crate) fn not_taken(&self, engine: usize) -> usize {
+        let on_their_way = self.posted.iter().filter(|(_, (to, _))| *to == engine).count();
+        on_their_way + self.waiting.get(&engine).map_or(0, VecDeque::len)
+    }
 }
 
 impl Machine {
@@ -94,9 +103,11 @@ impl Machine {
         let agent = &mut self.agents[id];
         agent.time += post;
         agent.operations += 1;
-        let arrives = agent.time + start_up;
-        let copy = self.engines.posted.insert((self.engines.of_core[&id], copying)) as u32;
-        let key = self.key(arrives, Self::source_of(id));
+        let posted = agent.time;
+        let engine = self.engines.of_core[&id];
+        let copy = self.engines.posted.insert((engine, copying)) as u32;
+        self.enters(Queue::Copies(engine as u16), 0, posted);
+        let key = self.key(posted + start_up, Self::source_of(id));
         self.queue.push(key, Event::Copy { copy });
         Ok(())
     }
@@ -109,30 +120,40 @@ impl Machine {
         self.tell_device(engine);
     }
 
-    /// Takes the next copy that is at an engine.
-    pub(crate) fn waiting_copy(&mut self, id: usize) -> Option<Copying> {
-        self.engines.waiting.get_mut(&id).and_then(VecDeque::pop_front)
+    /// Takes the next copy that is at an engine by now, if there is one.
+    pub(crate) fn waiting_copy(&mut self, id: usize) -> Step<Option<Copying>> {
+        // Cores whose time is before this engine's may still have one come.
+        if !self.is_present(id) {
+            return Err(W::Time);
+        }
+        let taken = self.engines.waiting.get_mut(&id).and_then(VecDeque::pop_front);
+        if taken.is_some() {
+            // They come in the order in which they were posted: they need no names.
+            self.leaves(Queue::Copies(id as u16), 0, self.now);
+        }
+        Ok(taken)
     }
 
     /// The same, and waits for one.
     pub(crate) fn next_copy(&mut self, id: usize) -> Step<Copying> {
         loop {
-            if let Some(copying) = self.waiting_copy(id) {
+            if let Some(copying) = self.waiting_copy(id)? {
                 return Ok(copying);
             }
             self.news(id, u64::MAX)?;
         }
     }
 
-    /// Gives up a line that was just written.
-    pub(crate) fn give_up(&mut self, id: usize, line: u32, place: usize) {
+    /// Gives up a line that was just written, at `time`.
+    #[inline(never)]
+    pub(crate) fn give_up(&mut self, id: usize, line: u32, place: usize, time: u64) {
         let agent = &mut self.agents[id];
         let version = agent.caches.held(place).version;
         agent.caches.remove(line, place);
         agent.counters.accesses.evictions += 1;
         agent.counters.accesses.write_backs += 1;
         self.note_copy(id, line, Copy::Invalid);
-        self.tell_of_eviction(id, line, true, version);
+        self.tell_of_eviction(id, line, true, version, time);
     }
 }
 

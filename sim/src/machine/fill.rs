@@ -91,7 +91,7 @@ impl Machine {
             agent.watched.lost(victim);
             let dirty = gone.copy == Copy::Modified;
             agent.counters.accesses.write_backs += u64::from(dirty);
-            self.tell_of_eviction(id, victim, dirty, gone.version);
+            self.tell_of_eviction(id, victim, dirty, gone.version, self.now);
         }
         if self.options.checked {
             self.check_one_writer(line);
@@ -101,8 +101,8 @@ impl Machine {
         self.use_fill_buffers(id);
     }
 
-    /// Tells a line's home agent that a core has given its copy up.
-    pub(crate) fn tell_of_eviction(&mut self, id: usize, line: u32, dirty: bool, version: Version) {
+    /// Tells a line's home agent that a core has given its copy up at `time`.
+    pub(crate) fn tell_of_eviction(&mut self, id: usize, line: u32, dirty: bool, version: Version, time: u64) {
         let (node, core) = (self.agents[id].node, self.agents[id].core);
         let message = ToHome::Evicted { core, dirty, version };
         prefetch(&self.lines[line as usize]);
@@ -110,7 +110,7 @@ impl Machine {
         if let Some(victim) = self.nodes[node as usize].last_level.next_to_go(line) {
             prefetch(&self.lines[victim as usize]);
         }
-        self.send_home(self.now + self.ways[usize::from(node)].core_to_home, Self::source_of(id), node, line, message);
+        self.send_home(time + self.ways[usize::from(node)].core_to_home, Self::source_of(id), node, line, message);
     }
 
     /// Performs stores from the front of the store buffer, as far as their lines are owned, and asks for the first that is
@@ -145,7 +145,7 @@ impl Machine {
             self.leaves(Queue::StoreBuffer(id as u16), 0, self.now);
             self.perform(id, store.line, place.second, store.bytes, &data);
             if self.agents[id].is_engine {
-                self.give_up(id, store.line, place.second);
+                self.give_up(id, store.line, place.second, self.now);
             }
         }
     }

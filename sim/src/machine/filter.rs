@@ -31,6 +31,7 @@ use crate::protocol::home::Active;
 use crate::protocol::{Asker, ToHome};
 
 use super::line::{LineRecord, Pending};
+use super::queues::Queue;
 use super::slices::Slices;
 use super::tags::{Gone, Tags};
 use super::{COMPLETING, Event, Machine, Node};
@@ -122,6 +123,11 @@ impl SnoopFilter {
         }
     }
 
+    /// How many requests wait for a way.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The lines that have an entry, of those that may lack one.
     fn lines(&self) -> impl Iterator<Item = u32> {
         self.slices.iter().flat_map(Tags::lines)
@@ -204,6 +210,7 @@ impl Machine {
             filter.counters.waits += 1;
             filter.waiting.push_back(Waiting { cause, ..waiting });
         }
+        self.enters(Queue::WithoutWay(node as u8), waiting.line, self.now);
         self.look_again(node, waiting.slice, waiting.line);
     }
 
@@ -254,6 +261,7 @@ impl Machine {
                 continue;
             };
             filter.waiting.remove(place);
+            self.leaves(Queue::WithoutWay(node as u8), line, self.now);
             if let Some(recorder) = &mut self.recorder {
                 recorder.resumes(cause, self.now);
             }

@@ -5,6 +5,7 @@ use crate::protocol::{Ask, Asker, Copy, ToCore, ToHome, Version};
 
 use super::line::Pending;
 use super::queues::Queue;
+use super::recorder::Held;
 use super::tags::Gone;
 use super::{COMPLETING, Event, Machine};
 
@@ -301,6 +302,7 @@ impl Machine {
             if !this.credits.try_take(self.now) {
                 let id = this.without_credit.insert((line, message));
                 this.credits.take(id as u32, self.now);
+                self.holds_back(Held::Crossing(node as u8, id as u32));
                 self.enters(Queue::WithoutCredit(node as u8), id as u32, self.now);
                 return;
             }
@@ -329,7 +331,7 @@ impl Machine {
             let (line, message) = this.without_credit.remove(id as usize);
             self.leaves(Queue::WithoutCredit(node as u8), id, self.now);
             self.hands_over(Queue::Credits(node as u8), answered, line);
-            self.put_on_wire(node, line, message);
+            self.take_up(Held::Crossing(node as u8, id), |this| this.put_on_wire(node, line, message));
         } else {
             self.leaves(Queue::Credits(node as u8), answered, self.now);
         }

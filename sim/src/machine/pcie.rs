@@ -20,6 +20,7 @@ use crate::protocol::{Ask, Asker, ToHome};
 
 use super::access::merge;
 use super::queues::Queue;
+use super::recorder::Held;
 use super::{Event, Machine};
 use crate::bytes::{Part, parts};
 
@@ -202,7 +203,10 @@ impl Machine {
     pub(crate) fn sent(&mut self, tlp: u32, sent: Sent) {
         match sent {
             Sent::Arrives(time) => self.goes_to_root(tlp, time),
-            Sent::Waits => self.enters(Queue::WithoutWriteCredit, tlp, self.now),
+            Sent::Waits => {
+                self.holds_back(Held::Tlp(tlp));
+                self.enters(Queue::WithoutWriteCredit, tlp, self.now);
+            }
         }
     }
 
@@ -221,7 +225,7 @@ impl Machine {
         self.port().link.give_write_credit(now, |tlp, arrival| arrivals.push((tlp, arrival)));
         for (tlp, arrival) in arrivals {
             self.leaves(Queue::WithoutWriteCredit, tlp, now);
-            self.goes_to_root(tlp, arrival);
+            self.take_up(Held::Tlp(tlp), |this| this.goes_to_root(tlp, arrival));
         }
     }
 
@@ -268,6 +272,7 @@ impl Machine {
                 if let Some(withheld) = port.withheld.get_mut(&(at / 16)) {
                     withheld.loads.push((tlp, now));
                     let device = withheld.by.into();
+                    self.holds_back(Held::Tlp(tlp));
                     return self.tell_device(device);
                 }
                 let ready = now.next_multiple_of(port.device_cycle) + port.register_read;
@@ -291,9 +296,10 @@ impl Machine {
         }
         if let Some(next) = next {
             self.leaves(Queue::WithoutTag, next, now);
-            let port = self.port();
-            let sent = port.link.request_read(next, now);
-            self.sent(next, sent);
+            self.take_up(Held::Tlp(next), |this| {
+                let sent = this.port().link.request_read(next, now);
+                this.sent(next, sent);
+            });
         }
         let this = &mut self.port().reads[read as usize];
         this.pieces_left -= 1;
@@ -316,13 +322,10 @@ impl Machine {
         let port = self.port();
         let (at, length) = match &port.tlps[tlp as usize] {
             Tlp::Write { at, data, .. } => (*at, data.len() as u64),
-            Tlp::Read { .. } => {
-                port.order.push_back(Ordered::Read(tlp));
-                self.enters(Queue::RootPort, 0, self.now);
-                return self.pass_on();
-            }
-            _ => {
-                port.order.push_back(Ordered::Answer(tlp));
+            other => {
+                let is_read = matches!(other, Tlp::Read { .. });
+                port.order.push_back(if is_read { Ordered::Read(tlp) } else { Ordered::Answer(tlp) });
+                self.holds_back(Held::Tlp(tlp));
                 self.enters(Queue::RootPort, 0, self.now);
                 return self.pass_on();
             }
@@ -362,13 +365,17 @@ impl Machine {
                         return;
                     }
                     let now = self.now;
-                    self.send_home(now, Self::PORT, 0, line, ToHome::TakeEffect);
+                    self.take_up(Held::Write(request), |this| {
+                        this.send_home(now, Self::PORT, 0, line, ToHome::TakeEffect);
+                    });
                 }
-                Ordered::Read(tlp) => self.ask_for_piece(tlp),
+                Ordered::Read(tlp) => self.take_up(Held::Tlp(tlp), |this| this.ask_for_piece(tlp)),
                 Ordered::Answer(tlp) => {
                     let answered = self.port().tlps.remove(tlp as usize);
                     if let Tlp::RegisterRead { agent, at, .. } = answered {
-                        self.register_loaded(agent as usize, at / LINE_BYTES);
+                        self.take_up(Held::Tlp(tlp), |this| {
+                            this.register_loaded(agent as usize, at / LINE_BYTES);
+                        });
                     }
                 }
             }
@@ -392,6 +399,7 @@ impl Machine {
         if let Past::DeviceWrite { ready, .. } = &mut self.past[write as usize] {
             *ready = true;
         }
+        self.holds_back(Held::Write(write));
         self.pass_on();
     }
 

@@ -37,12 +37,16 @@ pub(crate) enum Queue {
     Unanswered(u16),
     /// A core's uncached access.
     Uncached(u16),
+    /// Copies that were posted to an engine, which has not taken them.
+    Copies(u16),
     /// A slice of a node's home agents.
     Slice(u8, u8),
     /// Entries of a slice of a node's home agents.
     Entries(u8, u8),
     /// Requests that wait for one.
     WithoutEntry(u8, u8),
+    /// Requests that wait for a way of a node's snoop filter.
+    WithoutWay(u8),
     /// Lines for which a node's home agents have something under way.
     Lines(u8),
     /// Requests that wait for one before them on the same line.
@@ -74,7 +78,7 @@ pub(crate) enum Queue {
 }
 
 /// Names of the kinds of queues, in the order of its variants.
-pub const KINDS: [&str; 25] = [
+pub const KINDS: [&str; 27] = [
     "line fill buffers",
     "load buffer",
     "loads under way",
@@ -83,9 +87,11 @@ pub const KINDS: [&str; 25] = [
     "write-combining buffers on their way",
     "writes past the caches",
     "uncached access",
+    "copies for an engine",
     "home agent",
     "home agent entries",
     "requests without an entry",
+    "requests without a way",
     "lines under way",
     "requests for a line",
     "request credits",
@@ -134,23 +140,25 @@ impl Queue {
             Queue::Flushing(_) => 5,
             Queue::Unanswered(_) => 6,
             Queue::Uncached(_) => 7,
-            Queue::Slice(..) => 8,
-            Queue::Entries(..) => 9,
-            Queue::WithoutEntry(..) => 10,
-            Queue::Lines(_) => 11,
-            Queue::Requests(_) => 12,
-            Queue::Credits(_) => 13,
-            Queue::WithoutCredit(_) => 14,
-            Queue::Link(..) => 15,
-            Queue::Channel(..) => 16,
-            Queue::PastCaches => 17,
-            Queue::RootPort => 18,
-            Queue::DeviceReads => 19,
-            Queue::Tags => 20,
-            Queue::WithoutTag => 21,
-            Queue::WriteCredits => 22,
-            Queue::WithoutWriteCredit => 23,
-            Queue::Wire(_) => 24,
+            Queue::Copies(_) => 8,
+            Queue::Slice(..) => 9,
+            Queue::Entries(..) => 10,
+            Queue::WithoutEntry(..) => 11,
+            Queue::WithoutWay(_) => 12,
+            Queue::Lines(_) => 13,
+            Queue::Requests(_) => 14,
+            Queue::Credits(_) => 15,
+            Queue::WithoutCredit(_) => 16,
+            Queue::Link(..) => 17,
+            Queue::Channel(..) => 18,
+            Queue::PastCaches => 19,
+            Queue::RootPort => 20,
+            Queue::DeviceReads => 21,
+            Queue::Tags => 22,
+            Queue::WithoutTag => 23,
+            Queue::WriteCredits => 24,
+            Queue::WithoutWriteCredit => 25,
+            Queue::Wire(_) => 26,
         };
         KINDS[place]
     }

@@ -17,6 +17,17 @@ const NODE_PLACES: usize = 5;
 /// The root port's place.
 const ROOT_PORT: PlaceName = PlaceName(4);
 
+/// What waits for somebody else: for a credit, a tag, its turn, a device's decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Held {
+    /// A node's request that waits for a credit, by its number there.
+    Crossing(u8, u32),
+    /// A transaction of the PCIe link.
+    Tlp(u32),
+    /// A device's write of a line that takes effect after those before it, by its number past the caches.
+    Write(u32),
+}
+
 /// What is written down, and what is needed to know who caused what.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -25,6 +36,8 @@ pub(crate) struct Recorder {
     under_way: BTreeMap<Key, Cause>,
     /// The message that is being handled.
     present: Option<Cause>,
+    /// What has caused what waits: the message that ends the wait has not.
+    held: BTreeMap<Held, Option<Cause>>,
     /// The last request of an agent for a line.
     requests: BTreeMap<(usize, u32), Cause>,
     ways: [NodeParameters; 2],
@@ -49,6 +62,7 @@ impl Machine {
             log: Log::new(places, segments, limit),
             under_way: BTreeMap::new(),
             present: None,
+            held: BTreeMap::new(),
             requests: BTreeMap::new(),
             ways: self.ways,
             memory_latency: self.parameters.memory.latency,
@@ -80,6 +94,28 @@ impl Machine {
         (recording.queues, recording.levels) = (queues, levels);
         recording.dropped += dropped;
         Some(recording)
+    }
+
+    /// What is handled at present has something be sent that must wait.
+    #[inline]
+    pub(crate) fn holds_back(&mut self, held: Held) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.held.insert(held, recorder.present);
+        }
+    }
+
+    /// Goes on with what had to wait: what that sends is caused by what had it be sent.
+    #[inline]
+    pub(crate) fn take_up<T>(&mut self, held: Held, go_on: impl FnOnce(&mut Machine) -> T) -> T {
+        let present = self.recorder.as_mut().map(|recorder| {
+            let cause = recorder.held.remove(&held).flatten();
+            std::mem::replace(&mut recorder.present, cause)
+        });
+        let result = go_on(self);
+        if let (Some(recorder), Some(present)) = (&mut self.recorder, present) {
+            recorder.present = present;
+        }
+        result
     }
 
     /// Writes down that a core's copy of a line has become another.

@@ -24,6 +24,10 @@
 //! value is the line's at the moment of issue, or as much later as another core may be simulated ahead: a moment before it
 //! arrives in any case, and the same order for every load and store of a core. The real core, which finds out that a line
 //! changed before its load retired, does the load again. Whoever reads what nobody writes meanwhile sees no difference.
+//!
+//! So a core's loads are seen in their order, as total store order has it, because each takes its value when it is issued, from the one
+//! place where a line's data is. A snoop that takes a line away whose load is under way changes nothing of that: the load that the real
+//! core does again, and what that costs, are not modelled.
 
 use std::collections::VecDeque;
 

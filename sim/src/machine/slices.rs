@@ -13,9 +13,10 @@
 //! | the other node's | any | the same | it is answered |
 //! | snoops, answers, lines that are given up | none | | |
 //!
-//! Where there is none the slice looks it up once more when it has one, in the order in which the requests of a kind came.
+//! Where there is none the slice looks it up once more when it has one, in the order in which the requests of a kind came. The look-up in
+//! vain has kept the slice as any does, and the second one takes its turn behind whatever is at the slice before the entry is free.
 //!
-//! Nobody waits for ever: what has no entry waits for those that do, and each of these comes to its end. A request of the other node waits for
+//! Nobody waits for ever: what has no entry waits for those that do, and each of these comes to its end; a look-up waits for those before it alone. A request of the other node waits for
 //! nothing but memory, snoops, their answers, and the request or recall before it on its line, which has its entry in the same slice; none of these
 //! needs another. So the entries that own requests may not have come back always. An own request may wait for such an entry of the
 //! other node besides. If own requests had all entries of both, each could wait for one that the other has; if a snoop needed
@@ -177,13 +178,17 @@ pub(crate) fn must_be_looked_up(message: ToHome) -> bool {
 }
 
 impl Machine {
-    /// Whether a message that a node's home agents must look up has been by now: its slice may have others to look up first, and
-    /// then it is put off by as long as it waits for them.
+    /// Whether a message that a node's home agents must look up has been by now, and has its entry if it needs one.
     #[inline]
     pub(crate) fn is_looked_up(&mut self, node: usize, line: u32, message: ToHome) -> bool {
-        if !self.has_entry(node, line, message) {
-            return false;
-        }
+        self.is_its_turn(node, line, Event::LookedUp { node: node as u8, line, message })
+            && self.has_entry(node, line, message)
+    }
+
+    /// Whether what would have been looked up by now, if its slice had nothing else to do, has been. Its slice may have others to look
+    /// up first, and then `looked_up` happens as much later as it waits for them.
+    #[inline]
+    pub(crate) fn is_its_turn(&mut self, node: usize, line: u32, looked_up: Event) -> bool {
         if self.nodes[node].slices.service == 0 {
             return true;
         }
@@ -192,7 +197,7 @@ impl Machine {
         let arrived = self.now - lookup;
         let begins = self.begin_look_up(node, line, arrived);
         if begins > arrived {
-            self.put_off(node, line, message, begins + lookup);
+            self.put_off(node, begins + lookup, looked_up);
         }
         begins == arrived
     }
@@ -210,7 +215,7 @@ impl Machine {
 
     /// Whether a message has an entry of its slice from now on, or needs none. Otherwise it waits for one.
     #[inline]
-    fn has_entry(&mut self, node: usize, line: u32, message: ToHome) -> bool {
+    pub(crate) fn has_entry(&mut self, node: usize, line: u32, message: ToHome) -> bool {
         let own = match message {
             ToHome::Request { asker, .. } => asker != Asker::Node,
             ToHome::OrderedWrite { .. } => true,
@@ -257,22 +262,22 @@ impl Machine {
         let Rejected { line, message, cause } = self.nodes[node].without_entry.remove(id as usize);
         self.leaves(Queue::WithoutEntry(node as u8, slice), id, self.now);
         self.hands_over(Queue::Entries(node as u8, slice), answered, line);
-        let until = self.begin_look_up(node, line, self.now) + self.ways[node].home_lookup;
-        let key = self.key(until, node);
+        let key = self.key(self.now + self.ways[node].home_lookup, node);
         if let Some(recorder) = &mut self.recorder {
             recorder.admits(cause, key);
         }
-        self.queue.push(key, Event::Home { node: node as u8, line, message });
+        // It is at the slice now, where others may be that came before.
+        self.queue.push(key, Event::LookUpAgain { node: node as u8, line, message });
     }
 
     /// Has a message be looked up at a later time.
     #[cold]
     #[inline(never)]
-    fn put_off(&mut self, node: usize, line: u32, message: ToHome, until: u64) {
+    fn put_off(&mut self, node: usize, until: u64, looked_up: Event) {
         let key = self.key(until, node);
         if let Some(recorder) = &mut self.recorder {
             recorder.put_off(key);
         }
-        self.queue.push(key, Event::Home { node: node as u8, line, message });
+        self.queue.push(key, looked_up);
     }
 }

@@ -137,9 +137,14 @@ impl PastCaches {
         !self.unanswered.is_empty() && self.unanswered.len() + self.to_memory.held() >= self.buffers as usize
     }
 
-    /// Whether all buffers gather stores to other lines than this one: then no answer can free one.
-    fn gathers_all_but(&self, line: u32) -> bool {
-        self.to_memory.held() >= self.buffers as usize && self.gathered.iter().all(|&(gathered, _)| gathered != line)
+    /// Whether a buffer towards memory gathers stores to this line.
+    fn gathers(&self, line: u32) -> bool {
+        self.gathered.iter().any(|&(gathered, _)| gathered == line)
+    }
+
+    /// Whether all buffers gather stores: then no answer can free one.
+    fn gather_all(&self) -> bool {
+        self.to_memory.held() >= self.buffers as usize
     }
 
     /// Whether a write of this line to memory was not answered. The core's own later accesses come after it.
@@ -300,12 +305,8 @@ impl Machine {
 
     fn combine_for_memory(&mut self, id: usize, line: u32, bytes: u64, data: &Line) -> Step<()> {
         let issue = self.timing.issue;
-        let agent = &mut self.agents[id];
-        if agent.past.lacks_buffer() {
-            return Err(W::WriteRoom);
-        }
-        if agent.past.gathers_all_but(line) {
-            return Err(self.send_oldest_to_memory(id));
+        if !self.agents[id].past.gathers(line) {
+            self.find_buffer(id)?;
         }
         let agent = &mut self.agents[id];
         agent.time += issue;
@@ -325,13 +326,20 @@ impl Machine {
         Ok(())
     }
 
-    /// Sends off the oldest of the buffers that gather, whose place is free when that is answered.
-    fn send_oldest_to_memory(&mut self, id: usize) -> super::Wait {
+    /// Makes sure that a write to memory finds a buffer. Where all gather, the oldest is sent off: its place is free when that is answered.
+    fn find_buffer(&mut self, id: usize) -> Step<()> {
+        let past = &mut self.agents[id].past;
+        if past.lacks_buffer() {
+            return Err(W::WriteRoom);
+        }
+        if !past.gather_all() {
+            return Ok(());
+        }
         let agent = &mut self.agents[id];
         let mut flushes = Vec::new();
         agent.past.to_memory.evict_oldest(agent.time, 0, &mut |flush| flushes.push(flush));
         self.flush_to_memory(id, &flushes);
-        W::WriteRoom
+        Err(W::WriteRoom)
     }
 
     fn flush_to_memory(&mut self, id: usize, flushes: &[Flush]) {
@@ -395,12 +403,7 @@ impl Machine {
         if !agent.reorder.is_empty() {
             return Err(W::LoadsDone);
         }
-        if agent.past.lacks_buffer() {
-            return Err(W::WriteRoom);
-        }
-        if agent.past.gathers_all_but(line) {
-            return Err(self.send_oldest_to_memory(id));
-        }
+        self.find_buffer(id)?;
         let agent = &mut self.agents[id];
         agent.time += issue;
         agent.operations += 1;

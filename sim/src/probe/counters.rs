@@ -115,9 +115,10 @@ counters! {
         fill_buffer_picoseconds,
         /// For stores to be performed: before a fence, a locked instruction, or a load of some of their bytes.
         fence_picoseconds,
-        /// For nothing but work that was stated in cycles. No stall; beside them, so that the sum is the agent's time.
+        /// For nothing but work that was stated in cycles. No stall; beside them, so that hits and issue are what is left of the
+        /// agent's time.
         work_picoseconds,
-        /// For a change of a line that it polls.
+        /// For a change of a line that it polls: rounds of polling that did nothing but hit, without the work stated in them.
         polling_picoseconds,
     }
 }

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Home, LINE_WORDS, Layout, Line, SynchronisingWords, Time};
-use conic_sim::probe::counters::{AgentAccesses, LinkCounters, SnoopFilterCounters};
+use conic_sim::probe::counters::{AgentCounters, LinkCounters, SnoopFilterCounters};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
 use crate::common::Random;
@@ -42,7 +42,8 @@ pub struct Outcome {
     pub ends: Vec<u64>,
     /// A digest of every time and value that each program saw.
     pub seen: Vec<u64>,
-    pub counters: Vec<AgentAccesses>,
+    /// Accesses, and what each agent stood still for.
+    pub counters: Vec<AgentCounters>,
     pub links: Vec<LinkCounters>,
     /// Of both nodes' snoop filters.
     pub filters: SnoopFilterCounters,
@@ -131,11 +132,12 @@ pub fn run(plan: &Plan, options: Options) -> Outcome {
     let mut told = told.borrow().ends.clone();
     told.sort_unstable();
     let mut filters = SnoopFilterCounters::default();
-    machine.counted().snoop_filters.iter().for_each(|filter| filters.add(&filter.counters));
+    let counted = machine.counted();
+    counted.snoop_filters.iter().for_each(|filter| filters.add(&filter.counters));
     Outcome {
         ends: told.iter().map(|(_, end, _)| *end).collect(),
         seen: told.iter().map(|(_, _, digest)| *digest).collect(),
-        counters: (0..agents).map(|agent| *machine.counters(agent)).collect(),
+        counters: counted.agents.iter().map(|agent| agent.counters).collect(),
         links: (0..2).map(|node| machine.direction(node).counters()).collect(),
         filters,
         operations: machine.operations(),
@@ -319,11 +321,13 @@ impl Program<'_> {
         let at = self.places.shared[line].word(word);
         let until = Time::from_picoseconds(self.core.now().picoseconds() + 1 + self.random.below(3_000_000));
         let before = self.loaded[line][word];
+        let work = self.random.below(3) as u32 * 20;
         while self.core.now() < until {
             let value = self.core.load_acquire(at);
             if value != before {
                 return self.check(line, word, value);
             }
+            self.core.work(work);
             self.core.spin_until(until);
         }
     }

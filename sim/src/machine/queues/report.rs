@@ -117,7 +117,10 @@ impl Machine {
         ];
         let mut all: Vec<Queue> = Vec::new();
         all.extend((0..self.agents.len() as u16).flat_map(|agent| of_core.map(|queue| queue(agent))));
+        let engines = (0..self.agents.len() as u16).filter(|&agent| self.agents[usize::from(agent)].is_engine);
+        all.extend(engines.map(Queue::Copies));
         for (node, this) in (0..).zip(&self.nodes) {
+            all.extend(this.filter.iter().map(|_| Queue::WithoutWay(node)));
             all.extend(of_node.map(|queue| queue(node)));
             let of_slice = [Queue::Slice, Queue::Entries, Queue::WithoutEntry];
             all.extend((0..this.slices.number() as u8).flat_map(|slice| of_slice.map(|queue| queue(node, slice))));
@@ -145,8 +148,9 @@ impl Machine {
             | Queue::Gathering(agent)
             | Queue::Flushing(agent)
             | Queue::Unanswered(agent)
-            | Queue::Uncached(agent) => self.agent_name(agent.into()),
-            Queue::Lines(node) | Queue::Requests(node) => format!("{} home", side(node)),
+            | Queue::Uncached(agent)
+            | Queue::Copies(agent) => self.agent_name(agent.into()),
+            Queue::Lines(node) | Queue::Requests(node) | Queue::WithoutWay(node) => format!("{} home", side(node)),
             Queue::Credits(node) | Queue::WithoutCredit(node) => format!("{} to {}", side(node), side(1 - node)),
             Queue::Slice(node, slice) | Queue::Entries(node, slice) | Queue::WithoutEntry(node, slice) => {
                 format!("{} home {slice}", side(node))
@@ -194,6 +198,8 @@ impl Machine {
             Queue::WithoutCredit(node) => self.nodes[usize::from(node)].without_credit.len(),
             Queue::Entries(node, slice) => self.nodes[usize::from(node)].slices.busy(slice).0 as usize,
             Queue::WithoutEntry(node, slice) => self.nodes[usize::from(node)].slices.busy(slice).1,
+            Queue::WithoutWay(node) => self.nodes[usize::from(node)].filter.as_ref()?.waiting(),
+            Queue::Copies(engine) => self.engines.not_taken(engine.into()),
             Queue::PastCaches => self.past.len(),
             Queue::RootPort => self.port.as_ref()?.waiting_in_order(),
             Queue::DeviceReads => self.port.as_ref()?.reads.len(),
