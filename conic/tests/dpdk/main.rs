@@ -118,6 +118,15 @@ fn a_running_device_has_another_address_and_keeps_it_when_the_daemon_comes_back(
     testpmd.end();
 }
 
+/// Another core may have a buffer as soon as the NIC has it.
+#[test]
+fn segments_that_were_sent_are_not_touched() {
+    let _alone = alone();
+    let Some(_driver) = driver() else { return };
+    let output = Command::new(program("chain")).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "all as it should be\n");
+}
+
 /// Its mbufs and its pool lie in the regions of its devices, and it goes on with them when it was detached.
 #[test]
 fn an_operators_detach_ends_no_stock_program() {
