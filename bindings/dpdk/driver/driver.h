@@ -61,7 +61,7 @@ struct region {
 	struct conic_layout layout;
 	/* Whether large buffers are for mbufs. */
 	bool for_mbufs;
-	/* A byte for each large buffer: whether it was taken out of the pool, where it stays until there is an mbuf in it. */
+	/* A byte for each large buffer: whether it was taken out of the pool, and is nobody's until there is an mbuf in it. */
 	uint8_t *taken;
 	/* The mempool whose mbufs lie here, how many, where data begin in each, and how many bytes have room there. */
 	const struct rte_mempool *owner;
@@ -198,6 +198,7 @@ void conic_transmit_follow(struct transmit_queue *queue);
 
 /* region.c */
 struct region *conic_region_of(const struct device *device, const struct conic_half *half, bool for_mbufs);
+void conic_region_take_back(struct region *region);
 void conic_region_clear(struct region *region);
 void conic_regions_leave(const struct device *device);
 void conic_regions_unmap(void);

@@ -208,10 +208,11 @@ static __rte_noinline void ask_for_payloads(const struct receive_queue *queue, u
 uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 {
 	struct receive_queue *queue = of;
-	uint16_t filled = 0;
+	uint16_t filled = 0, seen = 0;
 
-	while (filled < most) {
-		uint32_t want = RTE_MIN(most - filled, CONIC_BURST);
+	/* What finds no mbuf counts as well: a sender may be faster than it is dropped. */
+	while (seen < most) {
+		uint32_t want = RTE_MIN(most - seen, CONIC_BURST);
 		uint32_t count = conic_half_receive(queue->half, queue->packets, want);
 		uint64_t bytes = 0;
 		uint16_t before = filled;
@@ -232,6 +233,7 @@ uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 		}
 		queue->counters.packets += filled - before;
 		queue->counters.bytes += bytes;
+		seen += count;
 		if (count < want)
 			break;
 	}

@@ -23,15 +23,18 @@ static void take_large(struct region *region)
 			region->taken[(some[i] - large->start) >> large->shift] = 1;
 }
 
-/* There are no mbufs in it any more. What the NIC or a queue still has is not taken. */
+/* Its mempool is about to go: the mbufs that are free are kept for the next. What the NIC or a queue still has is not taken. */
+void conic_region_take_back(struct region *region)
+{
+	if (region->device != NULL)
+		take_large(region);
+}
+
+/* There are no mbufs in it any more. */
 void conic_region_clear(struct region *region)
 {
 	region->owner = NULL;
 	region->mbufs = 0;
-	if (region->device == NULL)
-		return;
-	memset(region->taken, 0, region->layout.classes[CONIC_LARGE].count);
-	take_large(region);
 }
 
 /* No mbufs come into it: its large buffers are for packets alone. */
