@@ -54,7 +54,7 @@ struct region {
 	struct region *next;
 	/* None once it was unmapped: then its layout has no bytes, and this is for another. */
 	struct conic_memory *memory;
-	/* The device whose queues may be in it; none once that was closed. */
+	/* The device whose queues may be in it; none once that was closed, or its queues have moved on. */
 	const struct device *device;
 	/* Mbufs elsewhere that point to it. */
 	uint32_t attached;
@@ -198,6 +198,7 @@ void conic_transmit_follow(struct transmit_queue *queue);
 
 /* region.c */
 struct region *conic_region_of(const struct device *device, const struct conic_half *half, bool for_mbufs);
+void conic_region_follow(const struct device *device, const struct conic_half *half, struct region **place);
 void conic_region_take_back(struct region *region);
 void conic_region_clear(struct region *region);
 void conic_regions_leave(const struct device *device);

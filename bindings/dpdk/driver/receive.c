@@ -36,8 +36,6 @@ static void free_held(struct receive_queue *queue)
 /* Moves on to the region of the present connection, if there is another. */
 void conic_receive_follow(struct receive_queue *queue)
 {
-	struct region *region;
-
 	queue->idle = 0;
 	if (conic_half_is_stale(queue->half)) {
 		conic_interrupt_forget(queue);
@@ -46,9 +44,7 @@ void conic_receive_follow(struct receive_queue *queue)
 		queue->taken = queue->held = 0;
 		conic_half_renew(queue->half);
 	}
-	region = conic_region_of(queue->device, queue->half, false);
-	if (region != NULL)
-		queue->region = region;
+	conic_region_follow(queue->device, queue->half, &queue->region);
 	settle(queue);
 }
 

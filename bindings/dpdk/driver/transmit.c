@@ -6,14 +6,11 @@
 /* Moves on to the region of the present connection, if there is another. */
 void conic_transmit_follow(struct transmit_queue *queue)
 {
-	struct region *region;
 	uint32_t room;
 
 	if (conic_half_is_stale(queue->half))
 		conic_half_renew(queue->half);
-	region = conic_region_of(queue->device, queue->half, false);
-	if (region != NULL)
-		queue->region = region;
+	conic_region_follow(queue->device, queue->half, &queue->region);
 	queue->base = queue->region->layout.base;
 	memset(&queue->mbufs, 0, sizeof(queue->mbufs));
 	if (queue->region->mbufs > 0)

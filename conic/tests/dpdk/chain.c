@@ -86,11 +86,11 @@ bool conic_half_renew(struct conic_half *half)
 	abort();
 }
 
-struct region *conic_region_of(const struct device *device, const struct conic_half *half, bool for_mbufs)
+void conic_region_follow(const struct device *device, const struct conic_half *half, struct region **place)
 {
 	RTE_SET_USED(device);
 	RTE_SET_USED(half);
-	RTE_SET_USED(for_mbufs);
+	RTE_SET_USED(place);
 	abort();
 }
 

@@ -11,8 +11,9 @@ mod testpmd;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use conic_client::{Client, Options};
+use conic_client::{Client, Operator, Options, Queue};
 use conic_fabric::Time;
 use testpmd::{
     DEVICE, Testpmd, alone, counter, daemon, driver, exchange, folder, frame, frame_to, options, program, receive_for,
@@ -172,6 +173,48 @@ fn an_operators_detach_ends_no_stock_program() {
     }
     let log = testpmd.end();
     assert_eq!(counter(&log, "ring_faults"), 0, "{log}");
+}
+
+/// Of the regions that it has had it keeps the first, if its mbufs lie there, and the one that it is in.
+#[test]
+fn a_device_that_is_detached_often_keeps_no_region_that_is_of_no_use() {
+    const ROUNDS: usize = 8;
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    for eal in [&["--mbuf-pool-ops-name=conic"][..], &[]] {
+        let folder = folder();
+        let socket = folder.path().join("nic.sock");
+        let _nic = daemon(folder.path(), &[]);
+        let operator = Operator::connect(&socket, Duration::from_secs(20)).expect("it listens");
+        let ask = |question: &str| -> serde_json::Value {
+            serde_json::from_str(&operator.ask(question).expect("it answers")).expect("an answer")
+        };
+        let (client, mut queues) = Client::attach(&socket, &options()).expect("a NIC");
+        let mut testpmd = Testpmd::start(&driver, folder.path(), eal, "", &["--forward-mode=macswap"]);
+        testpmd.say("start");
+        let echo = |queues: &mut [Queue], number: usize, testpmd: &Testpmd| {
+            // Long enough to be pointed to, where it is not in place.
+            wait_for_echo(&mut queues[0], &frame(client.mac(), 1000, number as u64), swapped, testpmd);
+        };
+        echo(&mut queues, 0, &testpmd);
+        let mut before = 0;
+        for round in 1..=ROUNDS {
+            let list = ask(r#"{"ask": "list"}"#);
+            let clients = list["clients"].as_array().expect("clients");
+            let session = clients.iter().map(|one| one["session"].as_u64().expect("a number")).max().expect("testpmd");
+            assert_eq!(ask(&format!(r#"{{"ask": "detach", "client": {session}}}"#))["done"], true);
+            wait_until("testpmd hears that it is back", || {
+                testpmd.log().matches("the daemon is back").count() == round
+            });
+            echo(&mut queues, round, &testpmd);
+            let descriptors = testpmd.descriptors();
+            if round == 2 {
+                before = descriptors;
+            }
+            assert!(round <= 2 || descriptors <= before, "{round} rounds: {before} descriptors, then {descriptors}");
+        }
+        testpmd.end();
+    }
 }
 
 /// Whether its mbufs lie in the memory of the device, or point there.

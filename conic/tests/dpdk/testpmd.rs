@@ -134,6 +134,12 @@ impl Testpmd {
         std::fs::read_to_string(&self.log).expect("a log")
     }
 
+    /// How many descriptors it has.
+    pub fn descriptors(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.process.0.id());
+        std::fs::read_dir(folder).expect("it runs").count()
+    }
+
     /// Ends it, and gives its log.
     pub fn end(mut self) -> String {
         self.say("stop");
