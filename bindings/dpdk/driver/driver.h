@@ -161,8 +161,9 @@ struct device {
 	uint32_t longest_joined;
 	uint64_t reconnects;
 	uint64_t link_downs;
-	/* Whether the link was up when it was watched last. */
+	/* Whether the link was up when it was watched last, and after how many reconnections. */
 	bool was_up;
+	uint64_t watched_reconnects;
 	struct conic_half *senders[CONIC_MOST_QUEUES];
 	struct conic_half *receivers[CONIC_MOST_QUEUES];
 	struct receive_queue *receive[CONIC_MOST_QUEUES];

@@ -106,6 +106,7 @@ static int start(struct rte_eth_dev *dev)
 	dev->data->dev_started = 1;
 	conic_link_update(dev, 0);
 	device->was_up = dev->data->dev_link.link_status == RTE_ETH_LINK_UP;
+	device->watched_reconnects = device->reconnects;
 	return rte_eal_alarm_set(1, conic_watch_link, device);
 }
 

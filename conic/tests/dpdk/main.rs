@@ -10,14 +10,14 @@ mod soak;
 mod testpmd;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use conic_client::{Client, Operator, Options, Queue};
 use conic_fabric::Time;
 use testpmd::{
-    DEVICE, Testpmd, alone, counter, daemon, driver, exchange, folder, frame, frame_to, options, program, receive_for,
-    send, swapped, wait_for_echo, wait_until,
+    DEVICE, Running, Testpmd, alone, counter, daemon, driver, exchange, folder, frame, frame_to, options, program,
+    receive_for, send, swapped, wait_for_echo, wait_until,
 };
 
 /// Frames of all lengths, sent through testpmd in bursts of each size and compared.
@@ -235,6 +235,37 @@ fn a_device_that_goes_leaves_mbufs_whole_and_nothing_else() {
         assert!(said.ends_with("all as it should be\n"), "{more:?}: {said}{}", String::from_utf8_lossy(&output.stderr));
     }
     drop(nic);
+}
+
+/// A bell whose other end is gone rings for ever.
+#[test]
+fn who_waits_for_a_queues_descriptor_sleeps_while_the_daemon_is_gone() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let nic = daemon(folder.path(), &["--mode", "loopback"]);
+    let log = folder.path().join("log");
+    let written = std::fs::File::create(&log).expect("a file");
+    let mut command = Command::new(program("asleep"));
+    command.args(["--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "256", "-l", "1"]);
+    command.arg(format!("--file-prefix=conic{}", folder.path().file_name().expect("a name").to_string_lossy()));
+    command.arg("-d").arg(&driver).arg(format!("--vdev=net_conic0,path={}", folder.path().join("nic.sock").display()));
+    command.stdin(Stdio::null()).stdout(written.try_clone().expect("a file")).stderr(written);
+    let mut running = Running(command.spawn().expect("it starts"));
+    let mut wait_for = |line: &str| {
+        wait_until(line, || {
+            let said = std::fs::read_to_string(&log).expect("a log");
+            assert!(!said.contains("this is not so"), "{said}");
+            let ended = running.0.try_wait().expect("it can be asked");
+            assert!(ended.is_none_or(|status| status.success()), "{said}");
+            said.contains(line)
+        });
+    };
+    wait_for("ready\n");
+    drop(nic);
+    wait_for("asleep\n");
+    let _nic = daemon(folder.path(), &["--mode", "loopback"]);
+    wait_for("all as it should be\n");
 }
 
 /// A change of the link that the application has seen by asking for it is told, and wakes who waits.
