@@ -212,6 +212,8 @@ struct rte_mbuf_ext_shared_info *conic_region_share(struct region *region, uint6
 /* offload.c */
 extern const uint8_t conic_hash_key[CONIC_HASH_KEY_BYTES];
 bool conic_offloads_are_known(uint64_t flags);
+uint32_t conic_network_bytes(bool is_four, const void *network);
+uint16_t conic_sum(const struct rte_mbuf *mbuf, uint32_t skip, uint32_t bytes, uint32_t sum);
 bool conic_requests_prepare(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length, uint64_t *metadata);
 void conic_examine(const struct receive_queue *queue, struct rte_mbuf *mbuf, uint64_t metadata);
 int conic_vlan_offload(struct rte_eth_dev *dev, int mask);
