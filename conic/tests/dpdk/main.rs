@@ -128,6 +128,23 @@ fn segments_that_were_sent_are_not_touched() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "all as it should be\n");
 }
 
+/// More descriptors than DPDK has numbers for.
+#[test]
+fn rings_of_any_size_are_told_as_what_can_be_told() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let file = folder.path().join("nic.toml");
+    std::fs::write(&file, "[limits]\ndescriptors = 65536\n").expect("a file");
+    let _nic = daemon(folder.path(), &["--config", file.to_str().expect("a name")]);
+    let (client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &options()).expect("a NIC");
+    let arguments = ["--forward-mode=macswap"];
+    let mut testpmd = Testpmd::start(&driver, folder.path(), &[], ",descriptors=65536", &arguments);
+    testpmd.say("start");
+    wait_for_echo(&mut queues[0], &frame(client.mac(), 60, 0), swapped, &testpmd);
+    testpmd.end();
+}
+
 /// Its mbufs and its pool lie in the regions of its devices, and it goes on with them when it was detached.
 #[test]
 fn an_operators_detach_ends_no_stock_program() {
