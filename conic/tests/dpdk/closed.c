@@ -13,14 +13,20 @@
 #include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_pool_ops.h>
 
 #define DEVICE "net_conic0"
 #define HELD 200
+/* Packets that are exchanged, and how many of them are held until they are freed, so that others are on their way than before. */
+#define EXCHANGED (6 * AT_ONCE)
+#define AT_ONCE 32
 #define SHORT 60
 #define LENGTH 600
 /* Mbufs of a mempool that has fewer than the device's buffers are on their way, and of one that has nearly as many as there are buffers. */
 #define FEW 63
 #define MANY 4095
+/* Mbufs that a core keeps of it, the most that it may. */
+#define CACHED RTE_MEMPOOL_CACHE_MAX_SIZE
 
 static void check(int is_so, const char *what)
 {
@@ -48,9 +54,9 @@ static void come(const char *arguments)
 		check(rte_eal_hotplug_add("vdev", DEVICE, arguments) == 0, "the device comes");
 }
 
-static struct rte_mempool *pool_of(unsigned int mbufs)
+static struct rte_mempool *pool_of(unsigned int mbufs, unsigned int cached)
 {
-	return rte_pktmbuf_pool_create("pool", mbufs, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE, 0);
+	return rte_pktmbuf_pool_create("pool", mbufs, cached, 0, RTE_MBUF_DEFAULT_BUF_SIZE, 0);
 }
 
 static void start(struct rte_mempool *pool)
@@ -105,14 +111,18 @@ static struct rte_mbuf *exchanged(struct rte_mempool *pool, int length, int valu
 }
 
 /* Packets of both sizes come back whole, in mbufs of the mempool. */
-static void exchange(struct rte_mempool *pool, int count)
+static void exchange(struct rte_mempool *pool)
 {
-	for (int i = 0; i < count; i++) {
+	struct rte_mbuf *held[AT_ONCE];
+
+	for (int i = 0; i < EXCHANGED; i++) {
 		int length = i % 2 == 0 ? SHORT : LENGTH;
 		struct rte_mbuf *received = exchanged(pool, length, i);
 
 		check(is_whole(received, pool, length, i), "what comes back is whole, in an mbuf of the mempool");
-		rte_pktmbuf_free(received);
+		held[i % AT_ONCE] = received;
+		if (i % AT_ONCE == AT_ONCE - 1)
+			rte_pktmbuf_free_bulk(held, AT_ONCE);
 	}
 }
 
@@ -124,16 +134,25 @@ static void stop(void)
 	rte_delay_ms(100);
 }
 
+static uint64_t counter(const char *name)
+{
+	uint64_t id, value;
+
+	check(rte_eth_xstats_get_id_by_name(0, name, &id) == 0 && rte_eth_xstats_get_by_id(0, &id, &value, 1) == 1,
+	      "the counter is there");
+	return value;
+}
+
 /* A mempool that has fewer mbufs than there are buffers on their way. */
 static void with_few_mbufs(const char *arguments)
 {
 	struct rte_mempool *pool;
 
 	come(arguments);
-	pool = pool_of(FEW);
+	pool = pool_of(FEW, 0);
 	check(pool != NULL, "there is a small mempool");
 	start(pool);
-	exchange(pool, 200);
+	exchange(pool);
 	stop();
 	rte_mempool_free(pool);
 }
@@ -141,15 +160,24 @@ static void with_few_mbufs(const char *arguments)
 /* One mempool goes and another comes, while the device is stopped, also behind one that cannot be. */
 static void with_another_mempool(const char *arguments)
 {
+	struct rte_mbuf *some[CACHED];
 	struct rte_mempool *pool;
 
 	come(arguments);
-	for (int round = 0; round < 3; round++) {
-		check(pool_of(1 << 19) == NULL, "there is not as much memory");
-		pool = pool_of(MANY);
+	for (int round = 1; round <= 3; round++) {
+		check(pool_of(1 << 19, 0) == NULL, "there is not as much memory");
+		pool = pool_of(MANY, CACHED);
 		check(pool != NULL && rte_mempool_avail_count(pool) > MANY - 1000, "a mempool has its mbufs");
+		check(rte_mbuf_user_mempool_ops() == NULL || rte_mempool_avail_count(pool) < MANY,
+		      "what the queues and the NIC have is not free");
 		start(pool);
-		exchange(pool, 200);
+		exchange(pool);
+		/* They lie in shared memory, if they are to. */
+		check(rte_mbuf_user_mempool_ops() == NULL || counter("rx_direct") == (uint64_t)round * EXCHANGED,
+		      "packets are received in place");
+		check(counter("buffers_refused") == 0, "no buffer is free twice");
+		check(rte_pktmbuf_alloc_bulk(pool, some, CACHED) == 0, "there are mbufs");
+		rte_pktmbuf_free_bulk(some, CACHED);
 		check(rte_eth_dev_stop(0) == 0, "it stops");
 		rte_mempool_free(pool);
 	}
@@ -167,7 +195,7 @@ static void without_mbufs(const char *arguments)
 	unsigned int held = 0;
 
 	come(arguments);
-	pool = pool_of(FEW);
+	pool = pool_of(FEW, 0);
 	check(pool != NULL, "there is a small mempool");
 	start(pool);
 	for (int i = 0; i < SENT; i++)
@@ -191,9 +219,10 @@ static void without_mbufs(const char *arguments)
 int main(int argc, char **argv)
 {
 	int parsed = rte_eal_init(argc, argv);
-	struct rte_mempool *pool = pool_of(1023);
+	struct rte_mempool *pool = pool_of(1023, 0);
 	struct rte_mbuf *held[HELD], *received;
-	unsigned int before, available;
+	unsigned int before, available, left;
+	int points;
 
 	check(parsed >= 0 && argc - parsed == 2 && pool != NULL, "it is called as it should be");
 	start(pool);
@@ -215,10 +244,12 @@ int main(int argc, char **argv)
 		received = exchanged(pool, LENGTH, i);
 		check(is_whole(received, pool, LENGTH, i), "what comes back is whole");
 		stop();
+		points = RTE_MBUF_HAS_EXTBUF(received);
+		left = descriptors();
 		rte_pktmbuf_free(received);
+		check(!points || descriptors() < left, "memory goes with the last mbuf that points there");
 	}
-	/* One that points to a device's memory keeps it until the next goes. */
-	check(descriptors() <= before + 10, "nothing is left of a device that went");
+	check(descriptors() <= before, "nothing is left of a device that went");
 	rte_mempool_free(pool);
 	with_few_mbufs(argv[parsed + 1]);
 	with_another_mempool(argv[parsed + 1]);

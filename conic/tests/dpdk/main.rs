@@ -195,15 +195,17 @@ fn an_operators_detach_ends_no_stock_program() {
 /// Of the regions that it has had it keeps the first, if its mbufs lie there, and the one that it is in.
 #[test]
 fn a_device_that_is_detached_often_keeps_no_region_that_is_of_no_use() {
-    const ROUNDS: usize = 8;
+    const ROUNDS: usize = 5;
+    // What a region takes, of which one may be let go of a moment later.
+    const ONE: usize = 3;
     let _alone = alone();
     let Some(driver) = driver() else { return };
     for eal in [&["--mbuf-pool-ops-name=conic"][..], &[]] {
         let folder = folder();
         let socket = folder.path().join("nic.sock");
         let _nic = daemon(folder.path(), &[]);
-        let operator = Operator::connect(&socket, Duration::from_secs(20)).expect("it listens");
         let ask = |question: &str| -> serde_json::Value {
+            let operator = Operator::connect(&socket, Duration::from_secs(20)).expect("it listens");
             serde_json::from_str(&operator.ask(question).expect("it answers")).expect("an answer")
         };
         let (client, mut queues) = Client::attach(&socket, &options()).expect("a NIC");
@@ -214,21 +216,26 @@ fn a_device_that_is_detached_often_keeps_no_region_that_is_of_no_use() {
             wait_for_echo(&mut queues[0], &frame(client.mac(), 1000, number as u64), swapped, testpmd);
         };
         echo(&mut queues, 0, &testpmd);
-        let mut before = 0;
-        for round in 1..=ROUNDS {
+        // The device has attached last.
+        let newest = || {
             let list = ask(r#"{"ask": "list"}"#);
             let clients = list["clients"].as_array().expect("clients");
-            let session = clients.iter().map(|one| one["session"].as_u64().expect("a number")).max().expect("testpmd");
+            clients.iter().map(|one| one["session"].as_u64().expect("a number")).max()
+        };
+        let mut before = 0;
+        for round in 1..=ROUNDS {
+            let session = newest().expect("two clients");
             assert_eq!(ask(&format!(r#"{{"ask": "detach", "client": {session}}}"#))["done"], true);
-            wait_until("testpmd hears that it is back", || {
-                testpmd.log().matches("the daemon is back").count() == round
-            });
+            wait_until("it is back", || newest() > Some(session));
             echo(&mut queues, round, &testpmd);
             let descriptors = testpmd.descriptors();
             if round == 2 {
                 before = descriptors;
             }
-            assert!(round <= 2 || descriptors <= before, "{round} rounds: {before} descriptors, then {descriptors}");
+            assert!(
+                round <= 2 || descriptors <= before + ONE,
+                "{round} rounds: {before} descriptors, then {descriptors}"
+            );
         }
         testpmd.end();
     }
