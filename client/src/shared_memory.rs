@@ -19,6 +19,7 @@ impl SharedMemory {
     }
 
     /// Where it begins in this process, and its bytes.
+    #[inline]
     pub fn place(&self) -> (*mut u8, u64) {
         let memory = self.region.core.memory();
         (memory.base(), memory.bytes())

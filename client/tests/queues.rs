@@ -179,6 +179,23 @@ fn a_packet_of_more_segments_than_may_be_or_with_an_empty_one_is_a_mistake() {
 }
 
 #[test]
+fn a_packet_that_cannot_be_sent_behind_others_takes_none_of_them_with_it() {
+    // As many as are sent at once, so that it stands at the front of what comes next.
+    const BEFORE: u8 = 32;
+    let mut world = World::new();
+    let mut buffers: Vec<Buffer> = (0..BEFORE).map(|number| world.packet(number, 60)).collect();
+    buffers.extend(segments(&mut world, BEFORE, &[60; 5]));
+    // Those before it are the NIC's, and nobody frees them here.
+    assert_eq!((world.queue.transmit(&mut buffers), buffers.len()), (BEFORE.into(), 5));
+    let many = said(|| _ = world.queue.transmit(&mut buffers));
+    assert_eq!((many.as_str(), buffers.len()), ("a packet of 5 segments, and not of 4 at most", 5));
+    assert_eq!(world.sent(), (0..BEFORE).map(|number| content(number, 60)).collect::<Vec<_>>());
+    drop(buffers);
+    assert_eq!(world.queue.faults().host.freed_twice, 0);
+    world.check_whole();
+}
+
+#[test]
 fn received_segments_say_that_there_is_a_next_and_end() {
     let mut world = World::new();
     let lengths = [3000, 3000, 700, 60];
@@ -472,6 +489,26 @@ fn nothing_is_sent_to_a_daemon_that_is_gone_and_whoever_polls_notices() {
             assert_eq!(moved, 0);
         }
         assert_eq!(world.client.link(), Link::Down, "{received}");
+    }
+}
+
+/// By the program's buffers, and by addresses.
+#[test]
+fn who_only_sends_and_has_no_buffer_notices_that_the_daemon_is_gone() {
+    for by_address in [false, true] {
+        let mut world = World::new();
+        let held: Vec<Buffer> = std::iter::from_fn(|| world.queue.allocate(1000)).collect();
+        assert!(!held.is_empty());
+        world.channel = Channel::pair().expect("two ends").0;
+        assert_eq!(world.client.link(), Link::Up, "nobody has looked");
+        for _ in 0..3000 {
+            if by_address {
+                assert_eq!(world.queue.buf_alloc(1000, &mut [Address(0); 4]), 0);
+            } else {
+                assert!(world.queue.allocate(1000).is_none());
+            }
+        }
+        assert_eq!(world.client.link(), Link::Down, "{by_address}");
     }
 }
 

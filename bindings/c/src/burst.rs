@@ -7,11 +7,11 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conic_client::{Link, Segments, Woken};
+use conic_client::{Link, Segments, SharedMemory, Woken};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::ccnic::{Flags, MAX_SEGMENTS};
-use conic_native::{Memory, clock};
+use conic_native::clock;
 use rustix::io::Errno;
 
 use crate::alarm::Alarm;
@@ -29,7 +29,7 @@ const LONGEST: u32 = 16384;
 pub struct Queue {
     inner: conic_client::Queue,
     /// The region that the queue works in.
-    memory: Arc<Memory>,
+    memory: SharedMemory,
     /// Buffers of that region that the program got from this queue, less those that it gave back to it.
     lent: i64,
     regions: Arc<Regions>,
@@ -62,7 +62,7 @@ enum Prepared {
 
 impl Queue {
     pub(crate) fn new(inner: conic_client::Queue, regions: Arc<Regions>) -> Queue {
-        let memory = Arc::clone(inner.core().memory());
+        let memory = inner.memory();
         regions.enter(&memory);
         let (segments, counters) = (Segments::default(), Counters::default());
         Queue { inner, memory, lent: 0, regions, kept: VecDeque::new(), alarm: None, segments, counters }
@@ -71,8 +71,9 @@ impl Queue {
     /// Where a pointer of the program lies in the region, if it does.
     #[inline(always)]
     fn address_of(&self, data: *const c_void) -> Option<Address> {
-        let offset = (data as u64).wrapping_sub(self.memory.base() as u64);
-        (offset < self.memory.bytes()).then_some(Address(offset))
+        let (base, bytes) = self.memory.place();
+        let offset = (data as u64).wrapping_sub(base as u64);
+        (offset < bytes).then_some(Address(offset))
     }
 
     /// A packet as the program sees it.
@@ -308,7 +309,7 @@ impl Queue {
             }
         }
         if self.inner.renew() {
-            let memory = Arc::clone(self.inner.core().memory());
+            let memory = self.inner.memory();
             self.regions.enter(&memory);
             self.regions.leave(&self.memory, self.lent);
             (self.memory, self.lent) = (memory, 0);

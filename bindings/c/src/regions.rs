@@ -1,8 +1,8 @@
 //! Regions of daemons that are gone, in which the program still holds buffers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use conic_native::Memory;
+use conic_client::SharedMemory;
 
 /// The regions that queues of one client have left. Each stays mapped until its last buffer was freed or sent.
 #[derive(Debug, Default)]
@@ -10,7 +10,8 @@ pub(crate) struct Regions(Mutex<Vec<Record>>);
 
 #[derive(Debug)]
 struct Record {
-    memory: Arc<Memory>,
+    /// The region whole, with its bells: by their end the daemon knows that the program has let go of it.
+    memory: SharedMemory,
     /// Queues that work in it.
     users: usize,
     /// Buffers of it that the program holds, as far as queues that have left know: one queue's program may free what
@@ -20,8 +21,9 @@ struct Record {
 
 impl Record {
     fn contains(&self, at: usize, bytes: u64) -> bool {
-        let offset = (at as u64).wrapping_sub(self.memory.base() as u64);
-        offset < self.memory.bytes() && bytes <= self.memory.bytes() - offset
+        let (base, size) = self.memory.place();
+        let offset = (at as u64).wrapping_sub(base as u64);
+        offset < size && bytes <= size - offset
     }
 }
 
@@ -32,18 +34,18 @@ impl Regions {
     }
 
     /// A queue begins to work in a region.
-    pub(crate) fn enter(&self, memory: &Arc<Memory>) {
+    pub(crate) fn enter(&self, memory: &SharedMemory) {
         let mut records = self.records();
-        match records.iter_mut().find(|record| Arc::ptr_eq(&record.memory, memory)) {
+        match records.iter_mut().find(|record| record.memory.is_same(memory)) {
             Some(record) => record.users += 1,
-            None => records.push(Record { memory: Arc::clone(memory), users: 1, lent: 0 }),
+            None => records.push(Record { memory: memory.clone(), users: 1, lent: 0 }),
         }
     }
 
     /// A queue leaves a region, having lent `lent` more buffers to the program than it got back.
-    pub(crate) fn leave(&self, memory: &Arc<Memory>, lent: i64) {
+    pub(crate) fn leave(&self, memory: &SharedMemory, lent: i64) {
         self.change(
-            |record| Arc::ptr_eq(&record.memory, memory),
+            |record| record.memory.is_same(memory),
             |record| {
                 record.users -= 1;
                 record.lent += lent;

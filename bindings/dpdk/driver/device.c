@@ -151,11 +151,14 @@ void conic_watch_link(void *of)
 
 	conic_link_update(dev, 0);
 	is_up = dev->data->dev_link.link_status == RTE_ETH_LINK_UP;
+	/* Also where the daemon was gone for less than a look: a queue may wait for no bell. */
+	if (is_up != device->was_up || device->reconnects != device->watched_reconnects)
+		conic_interrupts_ring(device);
+	device->watched_reconnects = device->reconnects;
 	/* Not by what the update answers: an application that asks for the link may have seen the change first. */
 	if (is_up != device->was_up) {
 		device->was_up = is_up;
 		device->link_downs += !is_up;
-		conic_interrupts_ring(device);
 		CONIC_LOG(NOTICE, "port %u: the daemon is %s\n", dev->data->port_id, is_up ? "back" : "gone");
 		rte_eth_dev_callback_process(dev, RTE_ETH_EVENT_INTR_LSC, NULL);
 	}

@@ -54,14 +54,14 @@ struct region {
 	struct region *next;
 	/* None once it was unmapped: then its layout has no bytes, and this is for another. */
 	struct conic_memory *memory;
-	/* The device whose queues may be in it; none once that was closed. */
+	/* The device whose queues may be in it; none once that was closed, or its queues have moved on. */
 	const struct device *device;
 	/* Mbufs elsewhere that point to it. */
 	uint32_t attached;
 	struct conic_layout layout;
 	/* Whether large buffers are for mbufs. */
 	bool for_mbufs;
-	/* A byte for each large buffer: whether it was taken out of the pool, where it stays until there is an mbuf in it. */
+	/* A byte for each large buffer: whether it was taken out of the pool, and is nobody's until there is an mbuf in it. */
 	uint8_t *taken;
 	/* The mempool whose mbufs lie here, how many, where data begin in each, and how many bytes have room there. */
 	const struct rte_mempool *owner;
@@ -161,8 +161,9 @@ struct device {
 	uint32_t longest_joined;
 	uint64_t reconnects;
 	uint64_t link_downs;
-	/* Whether the link was up when it was watched last. */
+	/* Whether the link was up when it was watched last, and after how many reconnections. */
 	bool was_up;
+	uint64_t watched_reconnects;
 	struct conic_half *senders[CONIC_MOST_QUEUES];
 	struct conic_half *receivers[CONIC_MOST_QUEUES];
 	struct receive_queue *receive[CONIC_MOST_QUEUES];
@@ -198,6 +199,8 @@ void conic_transmit_follow(struct transmit_queue *queue);
 
 /* region.c */
 struct region *conic_region_of(const struct device *device, const struct conic_half *half, bool for_mbufs);
+void conic_region_follow(const struct device *device, const struct conic_half *half, struct region **place);
+void conic_region_take_back(struct region *region);
 void conic_region_clear(struct region *region);
 void conic_regions_leave(const struct device *device);
 void conic_regions_unmap(void);
@@ -209,6 +212,8 @@ struct rte_mbuf_ext_shared_info *conic_region_share(struct region *region, uint6
 /* offload.c */
 extern const uint8_t conic_hash_key[CONIC_HASH_KEY_BYTES];
 bool conic_offloads_are_known(uint64_t flags);
+uint32_t conic_network_bytes(bool is_four, const void *network);
+uint16_t conic_sum(const struct rte_mbuf *mbuf, uint32_t skip, uint32_t bytes, uint32_t sum);
 bool conic_requests_prepare(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length, uint64_t *metadata);
 void conic_examine(const struct receive_queue *queue, struct rte_mbuf *mbuf, uint64_t metadata);
 int conic_vlan_offload(struct rte_eth_dev *dev, int mask);

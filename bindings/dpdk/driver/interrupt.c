@@ -25,7 +25,7 @@ static void follow_bell(struct receive_queue *queue)
 	queue->bell_of = queue->region;
 }
 
-/* Before a queue moves on to another region: the bell of this one is waited for no more. */
+/* Before a queue moves on to another region, or while nobody rings: the bell of this one is waited for no more. */
 void conic_interrupt_forget(struct receive_queue *queue)
 {
 	if (queue->bell_of != NULL)
@@ -118,7 +118,11 @@ int conic_interrupt_enable(struct rte_eth_dev *dev, uint16_t index)
 		return -ENOTSUP;
 	for (struct receive_queue *lane = queue; lane != NULL; lane = lane->next) {
 		conic_receive_follow(lane);
-		follow_bell(lane);
+		/* A bell whose other end is gone rings for ever; when the daemon is back, who waits is woken by the driver's own. */
+		if (conic_half_is_up(lane->half))
+			follow_bell(lane);
+		else
+			conic_interrupt_forget(lane);
 		if (conic_half_arm(lane->half) || lane->taken < lane->held)
 			eventfd_write(queue->own_bell, 1);
 	}

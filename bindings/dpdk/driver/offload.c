@@ -30,19 +30,18 @@ bool conic_offloads_are_known(uint64_t flags)
 	return (asked & ~CONIC_REQUESTS) == 0;
 }
 
-static uint16_t checksum_of(bool is_four, const void *network, const void *transport)
+/* Bytes of an IP packet, as its header says them: padding of its frame comes behind them. */
+uint32_t conic_network_bytes(bool is_four, const void *network)
 {
-	return is_four ? rte_ipv4_udptcp_cksum(network, transport) : rte_ipv6_udptcp_cksum(network, transport);
+	if (is_four)
+		return rte_be_to_cpu_16(((const struct rte_ipv4_hdr *)network)->total_length);
+	return sizeof(struct rte_ipv6_hdr) + rte_be_to_cpu_16(((const struct rte_ipv6_hdr *)network)->payload_len);
 }
 
-/*
- * The same of a packet that lies in pieces, of whose transport part its mbufs have all `bytes`, with `stale` where the checksum is to be.
- */
-static uint16_t checksum_in_pieces(const struct rte_mbuf *mbuf, const void *network, uint32_t bytes, uint16_t stale)
+/* Ones' complement sum, folded to 16 bits, of `bytes` behind the first `skip` in a packet's mbufs, which have as many, and of `sum`. */
+uint16_t conic_sum(const struct rte_mbuf *mbuf, uint32_t skip, uint32_t bytes, uint32_t sum)
 {
-	bool is_four = (mbuf->ol_flags & RTE_MBUF_F_TX_IPV6) == 0;
-	uint32_t sum = (uint16_t)~stale + (is_four ? rte_ipv4_phdr_cksum(network, 0) : rte_ipv6_phdr_cksum(network, 0));
-	uint32_t skip = mbuf->l2_len + mbuf->l3_len, done = 0;
+	uint32_t done = 0;
 
 	/* Not by `rte_raw_cksum_mbuf`, which in DPDK 22.11 loses carries behind a segment of an odd length. */
 	for (; mbuf != NULL && done < bytes; mbuf = mbuf->next) {
@@ -54,7 +53,29 @@ static uint16_t checksum_in_pieces(const struct rte_mbuf *mbuf, const void *netw
 		done += some;
 	}
 	sum = (sum & 0xffff) + (sum >> 16);
-	sum = ~((sum & 0xffff) + (sum >> 16)) & 0xffff;
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* The sum of the pseudo-header of a packet with this IP header, which has no extensions. */
+static uint16_t pseudo_sum(bool is_four, const void *network)
+{
+	return is_four ? rte_ipv4_phdr_cksum(network, 0) : rte_ipv6_phdr_cksum(network, 0);
+}
+
+static uint16_t checksum_of(bool is_four, const void *network, const void *transport)
+{
+	return is_four ? rte_ipv4_udptcp_cksum(network, transport) : rte_ipv6_udptcp_cksum(network, transport);
+}
+
+/*
+ * The same of a packet that lies in pieces, of whose transport part its mbufs have all `bytes`, with `stale` where the checksum is to be.
+ */
+static uint16_t checksum_in_pieces(const struct rte_mbuf *mbuf, const void *network, uint32_t bytes, uint16_t stale)
+{
+	bool is_four = (mbuf->ol_flags & RTE_MBUF_F_TX_IPV6) == 0;
+	uint32_t begun = (uint16_t)~stale + pseudo_sum(is_four, network);
+	uint16_t sum = ~conic_sum(mbuf, mbuf->l2_len + mbuf->l3_len, bytes, begun);
+
 	/* No checksum is sent as none: all ones are zero too. */
 	return sum == 0 ? 0xffff : sum;
 }
@@ -67,15 +88,11 @@ static bool fill_transport(const struct rte_mbuf *mbuf, uint8_t *network, uint32
 {
 	uint64_t flags = mbuf->ol_flags;
 	bool is_four = (flags & RTE_MBUF_F_TX_IPV6) == 0, is_tcp = (flags & RTE_MBUF_F_TX_L4_MASK) == RTE_MBUF_F_TX_TCP_CKSUM;
-	uint32_t end, header = mbuf->l3_len, room = mbuf->pkt_len - mbuf->l2_len;
+	uint32_t end = conic_network_bytes(is_four, network), header = mbuf->l3_len, room = mbuf->pkt_len - mbuf->l2_len;
 	uint32_t least = header + (is_tcp ? sizeof(struct rte_tcp_hdr) : sizeof(struct rte_udp_hdr));
 	uint8_t *transport = network + header;
 	bool is_whole = length == room;
 
-	if (is_four)
-		end = rte_be_to_cpu_16(((struct rte_ipv4_hdr *)network)->total_length);
-	else
-		end = sizeof(struct rte_ipv6_hdr) + rte_be_to_cpu_16(((struct rte_ipv6_hdr *)network)->payload_len);
 	if (end < least || end > room || least > length)
 		return false;
 	if (is_tcp) {
@@ -143,11 +160,7 @@ static bool begin_large(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t le
 		return false;
 	if (mbuf->l4_len < sizeof(*tcp) || (tcp->data_off >> 4) * 4 != mbuf->l4_len)
 		return false;
-	if (is_four)
-		end = rte_be_to_cpu_16(((struct rte_ipv4_hdr *)network)->total_length);
-	else
-		end = sizeof(struct rte_ipv6_hdr) + rte_be_to_cpu_16(((struct rte_ipv6_hdr *)network)->payload_len);
-	end += mbuf->l2_len;
+	end = mbuf->l2_len + conic_network_bytes(is_four, network);
 	if (end <= headers || end > mbuf->pkt_len)
 		return false;
 	/* The sum of the pseudo-header with the whole length, whatever the application has left there. */
@@ -190,11 +203,7 @@ static uint64_t transport_flags(const struct rte_mbuf *mbuf, const struct rte_ne
 	/* Headers of a packet in several mbufs lie in the first: received pieces are filled. */
 	if (transport + lengths->l4_len > mbuf->data_len)
 		return 0;
-	if (is_four)
-		bytes = rte_be_to_cpu_16(((const struct rte_ipv4_hdr *)header)->total_length) - lengths->l3_len;
-	else
-		bytes = rte_be_to_cpu_16(((const struct rte_ipv6_hdr *)header)->payload_len) -
-			(lengths->l3_len - sizeof(struct rte_ipv6_hdr));
+	bytes = conic_network_bytes(is_four, header) - lengths->l3_len;
 	if (bytes < lengths->l4_len || bytes > mbuf->pkt_len - transport)
 		return RTE_MBUF_F_RX_L4_CKSUM_BAD;
 	if (is_udp && ((const struct rte_udp_hdr *)(header + lengths->l3_len))->dgram_cksum == 0)
@@ -202,8 +211,7 @@ static uint64_t transport_flags(const struct rte_mbuf *mbuf, const struct rte_ne
 	if (!is_four && lengths->l3_len != sizeof(struct rte_ipv6_hdr))
 		/* Behind extension headers: the pseudo header's length is not the header's. */
 		return 0;
-	is_right = is_four ? rte_ipv4_udptcp_cksum_mbuf_verify(mbuf, (const void *)header, transport) == 0
-			   : rte_ipv6_udptcp_cksum_mbuf_verify(mbuf, (const void *)header, transport) == 0;
+	is_right = conic_sum(mbuf, transport, bytes, pseudo_sum(is_four, header)) == 0xffff;
 	return is_right ? RTE_MBUF_F_RX_L4_CKSUM_GOOD : RTE_MBUF_F_RX_L4_CKSUM_BAD;
 }
 

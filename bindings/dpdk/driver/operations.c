@@ -43,6 +43,8 @@ static int configure(struct rte_eth_dev *dev)
 static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 {
 	struct device *device = device_of(dev);
+	/* As many as can be told. */
+	uint16_t descriptors = RTE_MIN(device->descriptors, (uint32_t)UINT16_MAX);
 
 	info->max_rx_queues = device->queues;
 	info->max_tx_queues = device->queues;
@@ -52,8 +54,8 @@ static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	info->min_mtu = RTE_ETHER_MIN_MTU;
 	info->max_mtu = CONIC_LONGEST - OVERHEAD;
 	info->max_rx_mempools = CONIC_MOST_POOLS;
-	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = device->descriptors, .nb_min = 4, .nb_align = 1 };
-	info->tx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = device->descriptors, .nb_min = 4, .nb_align = 1,
+	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = descriptors, .nb_min = 4, .nb_align = 1 };
+	info->tx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = descriptors, .nb_min = 4, .nb_align = 1,
 						       .nb_seg_max = UINT16_MAX, .nb_mtu_seg_max = UINT16_MAX };
 	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER | CONIC_WISHES;
 	if (device->joins) {
@@ -69,8 +71,7 @@ static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	info->reta_size = CONIC_INDIRECTIONS;
 	info->rx_queue_offload_capa = info->rx_offload_capa;
 	info->tx_queue_offload_capa = info->tx_offload_capa;
-	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = device->descriptors,
-								  .nb_queues = 1 };
+	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = descriptors, .nb_queues = 1 };
 	info->default_txportconf = info->default_rxportconf;
 	info->dev_capa &= ~(RTE_ETH_DEV_CAPA_RUNTIME_RX_QUEUE_SETUP | RTE_ETH_DEV_CAPA_RUNTIME_TX_QUEUE_SETUP);
 	return 0;
@@ -106,6 +107,7 @@ static int start(struct rte_eth_dev *dev)
 	dev->data->dev_started = 1;
 	conic_link_update(dev, 0);
 	device->was_up = dev->data->dev_link.link_status == RTE_ETH_LINK_UP;
+	device->watched_reconnects = device->reconnects;
 	return rte_eal_alarm_set(1, conic_watch_link, device);
 }
 

@@ -18,12 +18,40 @@ struct pool {
 	void *stack[];
 };
 
+/* Takes what is free out of the regions that a mempool's mbufs lie in. From then on it has none of them to give. */
+static void take_back(const struct rte_mempool *mempool, struct pool *pool)
+{
+	pool->is_placed = false;
+	for (struct region *region = conic_regions(); region != NULL; region = region->next)
+		if (region->owner == mempool)
+			conic_region_take_back(region);
+}
+
+/*
+ * A mempool is about to be freed: it will take all its objects, one by one, and drop them before it says so to its operations. Those in
+ * shared memory are kept for the next mempool.
+ */
+static void on_event(enum rte_mempool_event event, struct rte_mempool *mempool, void *opaque)
+{
+	RTE_SET_USED(opaque);
+	if (event != RTE_MEMPOOL_EVENT_DESTROY || mempool->pool_data == NULL ||
+	    strcmp(rte_mempool_get_ops(mempool->ops_index)->name, CONIC_POOL) != 0)
+		return;
+	for (unsigned int lcore = 0; lcore < RTE_MAX_LCORE; lcore++)
+		rte_mempool_cache_flush(rte_mempool_default_cache(mempool, lcore), mempool);
+	take_back(mempool, mempool->pool_data);
+}
+
 static int allocate(struct rte_mempool *mempool)
 {
 	struct pool *pool = rte_zmalloc("conic pool", sizeof(*pool) + mempool->size * sizeof(void *), RTE_CACHE_LINE_SIZE);
 
 	if (pool == NULL)
 		return -ENOMEM;
+	if (rte_mempool_event_callback_register(on_event, NULL) != 0 && rte_errno != EEXIST) {
+		rte_free(pool);
+		return -rte_errno;
+	}
 	rte_spinlock_init(&pool->lock);
 	mempool->pool_data = pool;
 	return 0;
@@ -52,8 +80,26 @@ static uint64_t address_of(const struct region *region, const void *object)
 	return (const uint8_t *)object - region->layout.base;
 }
 
-static void enqueue_one(struct pool *pool, void *object, uint64_t *batch, uint32_t *count, struct region **batch_of)
+/*
+ * Whether a mempool has fewer objects than it was made for. One for which there is too little memory is emptied without a word to its
+ * operations, by taking objects: so each is entered as taken as long as it is out, for the next mempool.
+ */
+static bool is_partial(const struct rte_mempool *mempool)
 {
+	return unlikely(mempool->populated_size < mempool->size);
+}
+
+/* Whether the large buffer at an address is entered as taken. */
+static uint8_t *taken_of(const struct region *region, uint64_t at)
+{
+	const struct conic_class *large = &region->layout.classes[CONIC_LARGE];
+
+	return &region->taken[(at - large->start) >> large->shift];
+}
+
+static void enqueue_one(struct rte_mempool *mempool, void *object, uint64_t *batch, uint32_t *count, struct region **batch_of)
+{
+	struct pool *pool = mempool->pool_data;
 	struct region *region = region_of(object);
 
 	if (region == NULL) {
@@ -68,26 +114,28 @@ static void enqueue_one(struct pool *pool, void *object, uint64_t *batch, uint32
 		*count = 0;
 		*batch_of = region;
 	}
+	if (is_partial(mempool))
+		*taken_of(region, address_of(region, object)) = 0;
 	batch[(*count)++] = address_of(region, object);
 }
 
 static int enqueue(struct rte_mempool *mempool, void *const *objects, unsigned int count)
 {
-	struct pool *pool = mempool->pool_data;
 	struct region *region = NULL;
 	uint64_t batch[CONIC_BURST];
 	uint32_t batched = 0;
 
 	for (unsigned int i = 0; i < count; i++)
-		enqueue_one(pool, objects[i], batch, &batched, &region);
+		enqueue_one(mempool, objects[i], batch, &batched, &region);
 	if (batched > 0)
 		conic_memory_give(region->memory, batch, batched);
 	return 0;
 }
 
 /* Takes mbufs from a region, and gives how many. */
-static unsigned int take(struct pool *pool, struct region *region, void **objects, unsigned int count)
+static unsigned int take(struct rte_mempool *mempool, struct region *region, void **objects, unsigned int count)
 {
+	struct pool *pool = mempool->pool_data;
 	uint64_t some[CONIC_BURST];
 	uint64_t from = __atomic_load_n(&pool->from, __ATOMIC_RELAXED);
 	unsigned int taken = 0;
@@ -96,6 +144,8 @@ static unsigned int take(struct pool *pool, struct region *region, void **object
 		uint32_t want = RTE_MIN(count - taken, (unsigned int)CONIC_BURST);
 		uint32_t got = conic_memory_take(region->memory, CONIC_LARGE, &from, some, want);
 
+		for (uint32_t i = 0; is_partial(mempool) && i < got; i++)
+			*taken_of(region, some[i]) = 1;
 		for (uint32_t i = 0; i < got; i++)
 			objects[taken++] = region->layout.base + some[i] - CONIC_HEADROOM + RTE_MEMPOOL_HEADER_BYTES;
 		if (got < want)
@@ -113,7 +163,7 @@ static int dequeue(struct rte_mempool *mempool, void **objects, unsigned int cou
 	if (pool->is_placed)
 		for (struct region *region = conic_regions(); region != NULL && taken < count; region = region->next)
 			if (region->owner == mempool)
-				taken += take(pool, region, objects + taken, count - taken);
+				taken += take(mempool, region, objects + taken, count - taken);
 	if (taken < count) {
 		rte_spinlock_lock(&pool->lock);
 		while (taken < count && pool->height > 0)
@@ -182,7 +232,20 @@ static ssize_t memory_size(const struct rte_mempool *mempool, uint32_t count, ui
 						    alignment);
 }
 
-/* Makes up to `most` objects in a region, those first that nobody had taken out of the pool; gives how many. */
+/* How many large buffers of a region lie on queues' stacks, or are with the NIC: each may be received into at any time. */
+static uint32_t on_their_way(const struct region *region)
+{
+	uint32_t count = 0;
+
+	for (uint64_t i = 0; i < region->layout.classes[CONIC_LARGE].count; i++)
+		count += region->taken[i] == 0;
+	return count;
+}
+
+/*
+ * Makes up to `most` objects in a region, those first that nobody had taken out of the pool; gives how many. None, where they are fewer
+ * than those: a packet would be received where there is no mbuf. The region has none then, and its packets are copied.
+ */
 static uint32_t populate_region(struct rte_mempool *mempool, struct region *region, uint32_t most,
 				rte_mempool_populate_obj_cb_t *make, void *argument)
 {
@@ -190,6 +253,8 @@ static uint32_t populate_region(struct rte_mempool *mempool, struct region *regi
 	struct rte_pktmbuf_pool_private *private = rte_mempool_get_priv(mempool);
 	uint32_t made = 0;
 
+	if (most < on_their_way(region))
+		return 0;
 	for (int taken = 0; taken < 2; taken++) {
 		for (uint64_t i = 0; i < large->count && made < most; i++) {
 			uint64_t at = large->start + (i << large->shift) +
@@ -201,6 +266,7 @@ static uint32_t populate_region(struct rte_mempool *mempool, struct region *regi
 			make(mempool, argument, object, (rte_iova_t)(uintptr_t)object);
 			made++;
 			/* What nobody had taken is free already, in the pool or on somebody's stack. */
+			region->taken[i] = 0;
 			if (taken)
 				conic_memory_give(region->memory, &at, 1);
 		}

@@ -89,6 +89,7 @@ uint32_t conic_half_send(struct conic_half *half, const struct conic_packet *pac
 uint32_t conic_half_allocate(struct conic_half *half, uint64_t bytes, uint64_t *out, uint32_t count);
 void conic_half_free(struct conic_half *half, const uint64_t *buffers, uint32_t count);
 bool conic_half_is_stale(const struct conic_half *half);
+bool conic_half_is_up(const struct conic_half *half);
 bool conic_half_renew(struct conic_half *half);
 struct conic_memory *conic_half_memory(const struct conic_half *half);
 bool conic_half_arm(struct conic_half *half);

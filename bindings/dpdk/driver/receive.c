@@ -36,8 +36,6 @@ static void free_held(struct receive_queue *queue)
 /* Moves on to the region of the present connection, if there is another. */
 void conic_receive_follow(struct receive_queue *queue)
 {
-	struct region *region;
-
 	queue->idle = 0;
 	if (conic_half_is_stale(queue->half)) {
 		conic_interrupt_forget(queue);
@@ -46,9 +44,7 @@ void conic_receive_follow(struct receive_queue *queue)
 		queue->taken = queue->held = 0;
 		conic_half_renew(queue->half);
 	}
-	region = conic_region_of(queue->device, queue->half, false);
-	if (region != NULL)
-		queue->region = region;
+	conic_region_follow(queue->device, queue->half, &queue->region);
 	settle(queue);
 }
 
@@ -208,10 +204,11 @@ static __rte_noinline void ask_for_payloads(const struct receive_queue *queue, u
 uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 {
 	struct receive_queue *queue = of;
-	uint16_t filled = 0;
+	uint16_t filled = 0, seen = 0;
 
-	while (filled < most) {
-		uint32_t want = RTE_MIN(most - filled, CONIC_BURST);
+	/* What finds no mbuf counts as well: a sender may be faster than it is dropped. */
+	while (seen < most) {
+		uint32_t want = RTE_MIN(most - seen, CONIC_BURST);
 		uint32_t count = conic_half_receive(queue->half, queue->packets, want);
 		uint64_t bytes = 0;
 		uint16_t before = filled;
@@ -232,6 +229,7 @@ uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 		}
 		queue->counters.packets += filled - before;
 		queue->counters.bytes += bytes;
+		seen += count;
 		if (count < want)
 			break;
 	}

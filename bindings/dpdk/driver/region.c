@@ -23,15 +23,18 @@ static void take_large(struct region *region)
 			region->taken[(some[i] - large->start) >> large->shift] = 1;
 }
 
-/* There are no mbufs in it any more. What the NIC or a queue still has is not taken. */
+/* Its mempool is about to go: the mbufs that are free are kept for the next. What the NIC or a queue still has is not taken. */
+void conic_region_take_back(struct region *region)
+{
+	if (region->device != NULL)
+		take_large(region);
+}
+
+/* There are no mbufs in it any more. */
 void conic_region_clear(struct region *region)
 {
 	region->owner = NULL;
 	region->mbufs = 0;
-	if (region->device == NULL)
-		return;
-	memset(region->taken, 0, region->layout.classes[CONIC_LARGE].count);
-	take_large(region);
 }
 
 /* No mbufs come into it: its large buffers are for packets alone. */
@@ -51,13 +54,13 @@ void conic_region_give_up(struct region *region)
 	}
 }
 
-/* Unmaps the regions of closed devices in which nothing is that may be used. What is in the list stays there: others go through it. */
+/* Unmaps the regions that no device is in and of which nothing may be used. What is in the list stays there: others go through it. */
 static void unmap_unused(void)
 {
 	for (struct region *region = regions; region != NULL; region = region->next) {
-		/* Acquire: whoever gave the last buffer back is done with the memory. */
+		/* Whoever gave the last buffer back is done with the memory; sequentially consistent: see `give_back`. */
 		if (region->memory == NULL || region->device != NULL || region->owner != NULL ||
-		    __atomic_load_n(&region->attached, __ATOMIC_ACQUIRE) != 0)
+		    __atomic_load_n(&region->attached, __ATOMIC_SEQ_CST) != 0)
 			continue;
 		region->for_mbufs = false;
 		/* No object is found there from now on; none was there. */
@@ -72,14 +75,31 @@ static void unmap_unused(void)
 	}
 }
 
-/* No queue of the device is in a region any more. */
+/* Whether a queue of a device is in a region. */
+static bool is_used(const struct device *device, const struct region *region)
+{
+	for (uint32_t i = 0; i < device->queues; i++)
+		if ((device->receive[i] != NULL && device->receive[i]->region == region) ||
+		    (device->transmit[i] != NULL && device->transmit[i]->region == region))
+			return true;
+	return false;
+}
+
+/* Lets go of the regions that a device's queues are not in any more; of none but these, if there are any. */
+static void leave(const struct device *device)
+{
+	for (struct region *region = regions; region != NULL; region = region->next)
+		if (region->device == device && !is_used(device, region))
+			/* Sequentially consistent: see `give_back`. */
+			__atomic_store_n(&region->device, NULL, __ATOMIC_SEQ_CST);
+	unmap_unused();
+}
+
+/* The device's queues are gone. */
 void conic_regions_leave(const struct device *device)
 {
 	rte_spinlock_lock(&lock);
-	for (struct region *region = regions; region != NULL; region = region->next)
-		if (region->device == device)
-			region->device = NULL;
-	unmap_unused();
+	leave(device);
 	rte_spinlock_unlock(&lock);
 }
 
@@ -134,26 +154,50 @@ static struct region *make(const struct device *device, struct conic_memory *mem
 	return region;
 }
 
-/* The region that a half is in; null if there is no memory to keep an account of it. */
-struct region *conic_region_of(const struct device *device, const struct conic_half *half, bool for_mbufs)
+/* The region that a half is in; null if there is no memory to keep an account of it. With the lock. */
+static struct region *region_of(const struct device *device, const struct conic_half *half, bool for_mbufs)
 {
 	struct conic_memory *memory = conic_half_memory(half);
 	struct conic_layout layout;
 	struct region *region;
 
 	conic_memory_layout(memory, &layout);
-	rte_spinlock_lock(&lock);
 	for (region = regions; region != NULL; region = region->next)
 		if (region->layout.base == layout.base)
 			break;
-	if (region != NULL)
-		conic_memory_close(memory);
-	else
-		region = make(device, memory, &layout, for_mbufs);
-	rte_spinlock_unlock(&lock);
 	if (region == NULL)
+		region = make(device, memory, &layout, for_mbufs);
+	if (region == NULL || region->memory != memory)
 		conic_memory_close(memory);
 	return region;
+}
+
+/* The same, of a device that has no queues yet. */
+struct region *conic_region_of(const struct device *device, const struct conic_half *half, bool for_mbufs)
+{
+	struct region *region;
+
+	rte_spinlock_lock(&lock);
+	region = region_of(device, half, for_mbufs);
+	rte_spinlock_unlock(&lock);
+	return region;
+}
+
+/*
+ * Enters at `place` the region that a queue's half is in, and lets go of those that no queue of the device is in any more. Where there is
+ * no memory to keep an account of it, the queue stays where it was.
+ */
+void conic_region_follow(const struct device *device, const struct conic_half *half, struct region **place)
+{
+	struct region *region;
+
+	rte_spinlock_lock(&lock);
+	region = region_of(device, half, false);
+	if (region != NULL && region != *place) {
+		*place = region;
+		leave(device);
+	}
+	rte_spinlock_unlock(&lock);
 }
 
 /* Bytes that a packet has room for in a region, in as many of its longest buffers as it may have segments. */
@@ -173,8 +217,13 @@ static void give_back(void *address, void *opaque)
 	uint64_t at = (uint8_t *)address - region->layout.base;
 
 	conic_memory_give(region->memory, &at, 1);
-	/* Release: the memory was used last above. */
-	__atomic_fetch_sub(&region->attached, 1, __ATOMIC_RELEASE);
+	/*
+	 * The memory was used last above. Sequentially consistent, with the load behind it: who takes the device away and looks at the
+	 * count does so in the other order, and so one of both sees that there is nothing left.
+	 */
+	if (__atomic_sub_fetch(&region->attached, 1, __ATOMIC_SEQ_CST) == 0 &&
+	    __atomic_load_n(&region->device, __ATOMIC_SEQ_CST) == NULL)
+		conic_regions_unmap();
 }
 
 /* What an mbuf elsewhere needs that points to a large or jumbo buffer; null for others. */

@@ -6,14 +6,11 @@
 /* Moves on to the region of the present connection, if there is another. */
 void conic_transmit_follow(struct transmit_queue *queue)
 {
-	struct region *region;
 	uint32_t room;
 
 	if (conic_half_is_stale(queue->half))
 		conic_half_renew(queue->half);
-	region = conic_region_of(queue->device, queue->half, false);
-	if (region != NULL)
-		queue->region = region;
+	conic_region_follow(queue->device, queue->half, &queue->region);
 	queue->base = queue->region->layout.base;
 	memset(&queue->mbufs, 0, sizeof(queue->mbufs));
 	if (queue->region->mbufs > 0)
@@ -95,8 +92,9 @@ static bool is_own_chain(const struct transmit_queue *queue, const struct rte_mb
 	/* Checksums are filled in where a packet lies in one piece; of one that the NIC cuts only the headers are looked at. */
 	if (is_large ? mbuf->l2_len + mbuf->l3_len + mbuf->l4_len > mbuf->data_len : (mbuf->ol_flags & CONIC_CHECKSUMS) != 0)
 		return false;
-	for (; mbuf != NULL; mbuf = mbuf->next)
-		if (!is_own(queue, mbuf))
+	/* As many as it says, and no more than are sent at once. */
+	for (uint16_t left = mbuf->nb_segs; mbuf != NULL; mbuf = mbuf->next)
+		if (left-- == 0 || !is_own(queue, mbuf))
 			return false;
 	return true;
 }
@@ -112,20 +110,24 @@ static void count_alone(struct transmit_queue *queue, uint32_t bytes)
 static uint16_t send_chain(struct transmit_queue *queue, struct rte_mbuf *mbuf, uint64_t metadata)
 {
 	uint32_t count = 0, bytes = mbuf->pkt_len;
-	struct rte_mbuf *next;
+	struct rte_mbuf *segments[CONIC_MOST_SEGMENTS];
 
-	for (const struct rte_mbuf *segment = mbuf; segment != NULL; segment = segment->next) {
-		queue->packets[count] = packet_of(queue, segment);
-		queue->packets[count++].word |= segment->next != NULL ? CONIC_NEXT : 0;
+	for (; mbuf != NULL; mbuf = mbuf->next) {
+		queue->packets[count] = packet_of(queue, mbuf);
+		queue->packets[count].word |= mbuf->next != NULL ? CONIC_NEXT : 0;
+		segments[count++] = mbuf;
 	}
 	queue->packets[0].metadata = metadata;
-	if (conic_half_send(queue->half, queue->packets, count) == 0)
+	/* Whoever receives into a buffer or allocates it next finds an mbuf by itself, and may do so as soon as the NIC has it. */
+	for (uint32_t i = 0; i < count; i++) {
+		segments[i]->next = NULL;
+		segments[i]->nb_segs = 1;
+	}
+	if (conic_half_send(queue->half, queue->packets, count) == 0) {
+		segments[0]->nb_segs = count;
+		for (uint32_t i = 0; i + 1 < count; i++)
+			segments[i]->next = segments[i + 1];
 		return 0;
-	for (; mbuf != NULL; mbuf = next) {
-		/* Whoever receives into the buffer or allocates it next finds an mbuf by itself. */
-		next = mbuf->next;
-		mbuf->next = NULL;
-		mbuf->nb_segs = 1;
 	}
 	count_alone(queue, bytes);
 	queue->counters.chained++;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 
-use conic_client::{Queue, SharedMemory};
+use conic_client::{Link, Queue, SharedMemory};
 use conic_fabric::Address;
 use conic_interface::burst::{HostQueue, Packet};
 
@@ -100,6 +100,17 @@ pub unsafe extern "C" fn conic_half_free(half: *mut Half, buffers: *const Addres
 pub unsafe extern "C" fn conic_half_is_stale(half: *const Half) -> bool {
     // SAFETY: as this function's contract says.
     unsafe { &*half }.queue.is_stale()
+}
+
+/// Whether the daemon was there when it was last looked.
+///
+/// # Safety
+///
+/// `half` is of this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_half_is_up(half: *const Half) -> bool {
+    // SAFETY: as this function's contract says.
+    unsafe { &*half }.queue.link() == Link::Up
 }
 
 /// Moves on to the region of the present connection, if there is another; whether it did. What had been delivered in the old one and

@@ -267,6 +267,25 @@ class Loopback(unittest.TestCase):
                 asking.join()
             self.assertEqual(said, [False] * (len(said) - 1) + ["the client was closed"])
 
+    def test_who_only_sends_and_has_no_buffer_attaches_again(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            path = os.path.join(folder, "nic.sock")
+            listener.bind(path)
+            listener.listen()
+            listener.settimeout(20)
+            passing = threading.Thread(target=pass_on_and_hang_up, args=(listener,))
+            passing.start()
+            with conic.attach(path, buffers=(64, 64, 64)) as client:
+                passing.join()
+                again = threading.Thread(target=pass_on_and_hang_up, args=(listener,))
+                again.start()
+                until = time.monotonic() + 10
+                while client.statistics["reconnects"] == 0:
+                    # The ring has room for more than there are buffers, and nobody gives them back.
+                    client.send(bytes(5000), timeout=0.05)
+                    self.assertLess(time.monotonic(), until)
+                again.join()
+
 
 def pass_on_and_hang_up(listener):
     """Lets a client attach to the daemon in loopback mode, passing on what both say, and ends its connection."""

@@ -10,13 +10,14 @@ mod soak;
 mod testpmd;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use conic_client::{Client, Options};
+use conic_client::{Client, Operator, Options, Queue};
 use conic_fabric::Time;
 use testpmd::{
-    DEVICE, Testpmd, alone, counter, daemon, driver, exchange, folder, frame, frame_to, options, program, receive_for,
-    send, swapped, wait_for_echo, wait_until,
+    DEVICE, Running, Testpmd, alone, counter, daemon, driver, exchange, folder, frame, frame_to, options, program,
+    receive_for, send, swapped, wait_for_echo, wait_until,
 };
 
 /// Frames of all lengths, sent through testpmd in bursts of each size and compared.
@@ -118,6 +119,32 @@ fn a_running_device_has_another_address_and_keeps_it_when_the_daemon_comes_back(
     testpmd.end();
 }
 
+/// Another core may have a buffer as soon as the NIC has it.
+#[test]
+fn segments_that_were_sent_are_not_touched() {
+    let _alone = alone();
+    let Some(_driver) = driver() else { return };
+    let output = Command::new(program("chain")).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "all as it should be\n");
+}
+
+/// More descriptors than DPDK has numbers for.
+#[test]
+fn rings_of_any_size_are_told_as_what_can_be_told() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let file = folder.path().join("nic.toml");
+    std::fs::write(&file, "[limits]\ndescriptors = 65536\n").expect("a file");
+    let _nic = daemon(folder.path(), &["--config", file.to_str().expect("a name")]);
+    let (client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &options()).expect("a NIC");
+    let arguments = ["--forward-mode=macswap"];
+    let mut testpmd = Testpmd::start(&driver, folder.path(), &[], ",descriptors=65536", &arguments);
+    testpmd.say("start");
+    wait_for_echo(&mut queues[0], &frame(client.mac(), 60, 0), swapped, &testpmd);
+    testpmd.end();
+}
+
 /// Its mbufs and its pool lie in the regions of its devices, and it goes on with them when it was detached.
 #[test]
 fn an_operators_detach_ends_no_stock_program() {
@@ -165,6 +192,55 @@ fn an_operators_detach_ends_no_stock_program() {
     assert_eq!(counter(&log, "ring_faults"), 0, "{log}");
 }
 
+/// Of the regions that it has had it keeps the first, if its mbufs lie there, and the one that it is in.
+#[test]
+fn a_device_that_is_detached_often_keeps_no_region_that_is_of_no_use() {
+    const ROUNDS: usize = 5;
+    // What a region takes, of which one may be let go of a moment later.
+    const ONE: usize = 3;
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    for eal in [&["--mbuf-pool-ops-name=conic"][..], &[]] {
+        let folder = folder();
+        let socket = folder.path().join("nic.sock");
+        let _nic = daemon(folder.path(), &[]);
+        let ask = |question: &str| -> serde_json::Value {
+            let operator = Operator::connect(&socket, Duration::from_secs(20)).expect("it listens");
+            serde_json::from_str(&operator.ask(question).expect("it answers")).expect("an answer")
+        };
+        let (client, mut queues) = Client::attach(&socket, &options()).expect("a NIC");
+        let mut testpmd = Testpmd::start(&driver, folder.path(), eal, "", &["--forward-mode=macswap"]);
+        testpmd.say("start");
+        let echo = |queues: &mut [Queue], number: usize, testpmd: &Testpmd| {
+            // Long enough to be pointed to, where it is not in place.
+            wait_for_echo(&mut queues[0], &frame(client.mac(), 1000, number as u64), swapped, testpmd);
+        };
+        echo(&mut queues, 0, &testpmd);
+        // The device has attached last.
+        let newest = || {
+            let list = ask(r#"{"ask": "list"}"#);
+            let clients = list["clients"].as_array().expect("clients");
+            clients.iter().map(|one| one["session"].as_u64().expect("a number")).max()
+        };
+        let mut before = 0;
+        for round in 1..=ROUNDS {
+            let session = newest().expect("two clients");
+            assert_eq!(ask(&format!(r#"{{"ask": "detach", "client": {session}}}"#))["done"], true);
+            wait_until("it is back", || newest() > Some(session));
+            echo(&mut queues, round, &testpmd);
+            let descriptors = testpmd.descriptors();
+            if round == 2 {
+                before = descriptors;
+            }
+            assert!(
+                round <= 2 || descriptors <= before + ONE,
+                "{round} rounds: {before} descriptors, then {descriptors}"
+            );
+        }
+        testpmd.end();
+    }
+}
+
 /// Whether its mbufs lie in the memory of the device, or point there.
 #[test]
 fn a_device_that_goes_leaves_mbufs_whole_and_nothing_else() {
@@ -183,6 +259,37 @@ fn a_device_that_goes_leaves_mbufs_whole_and_nothing_else() {
         assert!(said.ends_with("all as it should be\n"), "{more:?}: {said}{}", String::from_utf8_lossy(&output.stderr));
     }
     drop(nic);
+}
+
+/// A bell whose other end is gone rings for ever.
+#[test]
+fn who_waits_for_a_queues_descriptor_sleeps_while_the_daemon_is_gone() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let nic = daemon(folder.path(), &["--mode", "loopback"]);
+    let log = folder.path().join("log");
+    let written = std::fs::File::create(&log).expect("a file");
+    let mut command = Command::new(program("asleep"));
+    command.args(["--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "256", "-l", "1"]);
+    command.arg(format!("--file-prefix=conic{}", folder.path().file_name().expect("a name").to_string_lossy()));
+    command.arg("-d").arg(&driver).arg(format!("--vdev=net_conic0,path={}", folder.path().join("nic.sock").display()));
+    command.stdin(Stdio::null()).stdout(written.try_clone().expect("a file")).stderr(written);
+    let mut running = Running(command.spawn().expect("it starts"));
+    let mut wait_for = |line: &str| {
+        wait_until(line, || {
+            let said = std::fs::read_to_string(&log).expect("a log");
+            assert!(!said.contains("this is not so"), "{said}");
+            let ended = running.0.try_wait().expect("it can be asked");
+            assert!(ended.is_none_or(|status| status.success()), "{said}");
+            said.contains(line)
+        });
+    };
+    wait_for("ready\n");
+    drop(nic);
+    wait_for("asleep\n");
+    let _nic = daemon(folder.path(), &["--mode", "loopback"]);
+    wait_for("all as it should be\n");
 }
 
 /// A change of the link that the application has seen by asking for it is told, and wakes who waits.

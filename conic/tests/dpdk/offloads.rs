@@ -236,6 +236,7 @@ fn most_joined(log: &str) -> (usize, usize) {
 #[test]
 fn testpmd_gets_joined_what_comes_in_segments() {
     const PAYLOAD: usize = 1400;
+    const PADDING: [u8; 4] = [0xa5; 4];
     // All that the device says that it gives.
     const MOST: &str = "--max-lro-pkt-size=60416";
     let _alone = alone();
@@ -255,6 +256,11 @@ fn testpmd_gets_joined_what_comes_in_segments() {
         let metadata = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 });
         send_at_once(&mut queues[0], &[begun(&frames[0])], metadata);
         assert!(receive_payload(&mut queues[0], PAYLOAD) == [sent_on(&frames[0])], "{}", testpmd.log());
+        // Padding is not of the packet, whatever it is.
+        let short = flow(1, 2).swap_remove(0);
+        send_at_once(&mut queues[0], &[[&begun(&short)[..], &PADDING].concat()], metadata);
+        let padded = [&sent_on(&short)[..], &PADDING].concat();
+        assert_eq!(receive_payload(&mut queues[0], 2 + PADDING.len()), [padded], "{}", testpmd.log());
         say_all(&mut testpmd, &["stop", "port stop 0", "csum set ip hw 0", "csum set tcp hw 0", "tso set 1000 0"]);
         say_all(&mut testpmd, &["port start 0", "set verbose 1", "set fwd csum", "start"]);
         // The mode before gives the same echo.

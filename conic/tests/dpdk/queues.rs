@@ -130,14 +130,24 @@ fn flows_are_spread_over_queues_and_told_as_they_are() {
     let _alone = alone();
     let Some(driver) = driver() else { return };
     let conic = &["--mbuf-pool-ops-name=conic"][..];
+    // Packets in several mbufs, of which each has an odd number of bytes.
+    let odd = ["--mbuf-size=385", "--enable-scatter"];
+    let none: [&str; 0] = [];
     // The last two receive from fewer queues than the device has.
-    for (eal, lanes, queues) in [(conic, 3, 3), (&[], 4, 4), (&[], 2, 2), (conic, 4, 3), (&[], 5, 1)] {
+    for (eal, lanes, queues, copies, pieces) in [
+        (conic, 3, 3, "", &none[..]),
+        (&[], 4, 4, "", &none),
+        (&[], 2, 2, "", &none),
+        (&[], 2, 2, ",attach=65535", &odd),
+        (conic, 4, 3, "", &none),
+        (&[], 5, 1, "", &none),
+    ] {
         let folder = folder();
         let _nic = open_daemon(folder.path());
         let (_client, mut client) = Client::attach(&folder.path().join("nic.sock"), &with_mac()).expect("a NIC");
         let count = [format!("--rxq={queues}"), format!("--txq={queues}")];
-        let arguments = [count[0].as_str(), &count[1], RECEIVE_OFFLOADS];
-        let more = format!(",queues={lanes}");
+        let arguments = [&[count[0].as_str(), &count[1], RECEIVE_OFFLOADS], pieces].concat();
+        let more = format!(",queues={lanes}{copies}");
         let mut testpmd = Testpmd::start(&driver, folder.path(), eal, &more, &arguments);
         start(&mut testpmd, &mut client[0], "io");
         let frames: Vec<Vec<u8>> = flows().into_iter().map(to_group).collect();

@@ -56,10 +56,13 @@ fn build_driver() -> Option<PathBuf> {
 /// A program of these tests in C, built.
 pub fn program(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dpdk").join(name).with_extension("c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dpdk").join(name);
-    let build =
-        "cc -O2 -Wall -Wextra -Werror $(pkg-config --cflags libdpdk) \"$1\" -o \"$2\" $(pkg-config --libs libdpdk)";
-    let output = Command::new("sh").args(["-c", build, "sh"]).args([&source, &program]).output().expect("sh runs");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dpdk");
+    let (program, headers) = (folder.join(name), folder.join("headers"));
+    // With what the driver itself is built with: its text may be part of the program.
+    let build = "cc -O2 -Wall -Wextra -Werror -DALLOW_INTERNAL_API -DALLOW_EXPERIMENTAL_API \
+                 -isystem \"$3\" $(pkg-config --cflags libdpdk) \"$1\" -o \"$2\" $(pkg-config --libs libdpdk)";
+    let files = [&source, &program, &headers];
+    let output = Command::new("sh").args(["-c", build, "sh"]).args(files).output().expect("sh runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
 }
@@ -129,6 +132,12 @@ impl Testpmd {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).expect("a log")
+    }
+
+    /// How many descriptors it has.
+    pub fn descriptors(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.process.0.id());
+        std::fs::read_dir(folder).expect("it runs").count()
     }
 
     /// Ends it, and gives its log.

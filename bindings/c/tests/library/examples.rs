@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
+use conic_client::Operator;
 use conic_native::channel::Listener;
 
 use crate::common::{Background, Nic, compile, install, package, program, said, succeed};
@@ -88,12 +90,18 @@ fn examples_say_what_is_wrong() {
     assert!(help.starts_with("usage: responder"), "{help}");
 }
 
+/// The installed library, and the program that checks the interface itself.
+fn checks() -> Examples {
+    let examples = Examples { installed: install() };
+    let path = PathBuf::from(examples.installed.path()).join("interface");
+    compile(examples.installed.path(), &package().join("tests/library/interface.c"), &path);
+    examples
+}
+
 /// Every check of the C interface itself: see the program.
 #[test]
 fn the_interface_keeps_what_the_header_promises() {
-    let examples = Examples::build();
-    let path = PathBuf::from(examples.installed.path()).join("interface");
-    compile(examples.installed.path(), &package().join("tests/library/interface.c"), &path);
+    let examples = checks();
     let nic = Nic::start("[[network]]\nmode = \"loopback\"");
     let printed = succeed(examples.run("interface", &nic).arg("checks"));
     assert!(printed.ends_with("all as promised\n"), "{printed}");
@@ -120,4 +128,17 @@ fn the_interface_keeps_what_the_header_promises() {
     assert_eq!(waiter.line(), "link down");
     assert_eq!(waiter.line(), "not kept waiting");
     drop(mute);
+}
+
+#[test]
+fn an_operators_detach_leaves_buffers_that_are_held_whole() {
+    let examples = checks();
+    let nic = Nic::start("[[network]]\nmode = \"loopback\"");
+    let mut keeper = Background::start(examples.run("interface", &nic).arg("keeps"));
+    let line = keeper.line();
+    let session = line.strip_prefix("session ").unwrap_or_else(|| panic!("{line}"));
+    let operator = Operator::connect(&nic.socket(), Duration::from_secs(10)).expect("a daemon");
+    let answer = operator.ask(&format!(r#"{{"ask": "detach", "client": {session}}}"#)).expect("an answer");
+    assert!(answer.contains("done"), "{answer}");
+    assert_eq!(keeper.line(), "held buffers are whole");
 }

@@ -1,5 +1,5 @@
 /* What conic.h promises, checked from C: `interface --socket PATH checks`; `survives`, `sleeps` and `waits-for-nobody` for the daemon's
- * death. */
+ * death; `keeps` for an operator's detach. */
 #include <conic.h>
 
 #include <poll.h>
@@ -411,12 +411,54 @@ static void survives(const char *socket)
     conic_detach(client);
 }
 
+/* Buffers that the program holds are what they were when an operator has detached it and it has attached again. */
+static void keeps(const char *socket)
+{
+    enum { HELD = 3, BYTES = 2000 };
+    struct conic_client *client = attach(socket, 1);
+    struct conic_queue *queue = conic_get_queue(client, 0);
+    struct conic_buf held[HELD], buf;
+    struct conic_info info;
+    double until = now() + 10;
+
+    CHECK(conic_buf_alloc(queue, BYTES, held, HELD) == HELD);
+    for (int index = 0; index < HELD; index++)
+        memset(held[index].data, 'a' + index, BYTES);
+    CHECK(conic_get_info(client, &info, sizeof info) == 0);
+    printf("session %llu\n", (unsigned long long)info.session);
+    fflush(stdout);
+    do {
+        CHECK(conic_rx_burst(queue, &buf, 1) == 0 && now() < until);
+        CHECK(conic_get_info(client, &info, sizeof info) == 0);
+    } while (info.reconnects == 0);
+    /* It moves on to the new region here, and the daemon hears within milliseconds of what is let go of. */
+    CHECK(conic_rx_burst(queue, &buf, 1) == 0);
+    for (double begun = now(); now() - begun < 0.3;)
+        for (int index = 0; index < HELD; index++)
+            for (int at = 0; at < BYTES; at++)
+                CHECK(((volatile char *)held[index].data)[at] == 'a' + index);
+    for (int index = 0; index < HELD; index++) {
+        while (conic_tx_burst(queue, held + index, 1) == 0)
+            ;
+        while (conic_rx_burst(queue, &buf, 1) == 0)
+            ;
+        CHECK(buf.length == BYTES && memcmp(buf.data, "abc" + index, 1) == 0);
+        CHECK(conic_buf_free(queue, &buf, 1) == 0);
+    }
+    puts("held buffers are whole");
+    conic_detach(client);
+}
+
 int main(int argc, char **argv)
 {
     struct conic_client *client;
     CHECK(argc == 4 && strcmp(argv[1], "--socket") == 0);
     if (strcmp(argv[3], "survives") == 0) {
         survives(argv[2]);
+        return 0;
+    }
+    if (strcmp(argv[3], "keeps") == 0) {
+        keeps(argv[2]);
         return 0;
     }
     if (strcmp(argv[3], "waits-for-nobody") == 0) {
