@@ -194,13 +194,25 @@ pub struct Callee<D> {
     /// How long a load may wait.
     patience: Time,
     not_yets: u64,
+    /// The last request was answered, and no other has come.
+    is_answered: bool,
 }
 
 impl<D: DeviceMemory> Callee<D> {
     /// A device on fresh windows, which answers a load of the response after `patience` even where there is none.
     pub fn new(device: D, window: CallWindow, patience: Time) -> Callee<D> {
         device.withhold(window.response);
-        Callee { device, window, turn: 1, request: None, wrong: 0, refused: 0, patience, not_yets: 0 }
+        Callee {
+            device,
+            window,
+            turn: 1,
+            request: None,
+            wrong: 0,
+            refused: 0,
+            patience,
+            not_yets: 0,
+            is_answered: false,
+        }
     }
 
     /// The length of a request that has come and was not answered.
@@ -211,14 +223,24 @@ impl<D: DeviceMemory> Callee<D> {
         // Acquire: the request's payload, which the host stored before.
         let word = self.device.own_register(self.window.request);
         match control::judge(word, self.turn, 1, self.window.capacity) {
-            Verdict::New(length) => self.request = Some(length),
+            Verdict::New(length) => (self.request, self.is_answered) = (Some(length), false),
             Verdict::Wrong if word != self.wrong => {
                 self.wrong = word;
                 self.refused += 1;
             }
+            Verdict::Old if self.is_answered => self.answer_what_comes(),
             Verdict::Wrong | Verdict::Old => self.answer_in_time(),
         }
         self.request
+    }
+
+    /// Answers a load of the response that was given. It may come after that was stored, which answers those that wait then; and the load
+    /// of the next one comes behind its request.
+    fn answer_what_comes(&mut self) {
+        if self.device.withheld_since(self.window.response).is_some() {
+            self.device.answer(self.window.response);
+            self.device.withhold(self.window.response);
+        }
     }
 
     /// Reads the request's first bytes, as many as there is room for.
@@ -245,7 +267,7 @@ impl<D: DeviceMemory> Callee<D> {
         // The next response's load waits again.
         self.device.withhold(self.window.response);
         self.turn = self.turn.wrapping_add(1);
-        self.request = None;
+        (self.request, self.is_answered) = (None, true);
         true
     }
 
