@@ -212,13 +212,36 @@ impl<A: Element, D: Element> Chain<A, D> {
     }
 }
 
-/// A device's half: runs a program on requests, and checks what they say.
+/// A request of which some has come.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    time: u64,
+    operators: usize,
+    elements: usize,
+    wants_kept: bool,
+    /// Elements that were computed.
+    taken: usize,
+}
+
+impl Begun {
+    fn of(request: &Request<'_>) -> Begun {
+        let Request { time, operators, elements, wants_kept, .. } = *request;
+        Begun { time, operators, elements, wants_kept, taken: 0 }
+    }
+}
+
+/// A device's half: runs a program on requests, and checks what they say. Elements may be computed while others of their request are
+/// still to come.
 pub struct Executor {
     program: Program,
     kept: Option<Box<dyn Kept>>,
     /// Up to where each operator's input is complete, as far as this device was told.
     frontiers: Vec<u64>,
+    /// The request that is taken and not finished, or why it is refused.
+    begun: Result<Option<Begun>, Reason>,
+    /// What each operator consumed and produced of it, and what was made of it.
     flows: Vec<Flow>,
+    made: Vec<u8>,
     /// What one stage made of another's.
     buffers: [Vec<u8>; 2],
     /// An operator panicked: what it left is used for nothing any more.
@@ -240,7 +263,9 @@ impl Executor {
             program,
             kept,
             frontiers: Vec::new(),
+            begun: Ok(None),
             flows: Vec::new(),
+            made: Vec::new(),
             buffers: Default::default(),
             failed: false,
             refused: 0,
@@ -284,38 +309,90 @@ impl Executor {
         Ok(())
     }
 
-    fn run(&mut self, bytes: &[u8], response: &mut [u8]) -> Result<usize, Reason> {
-        let request = Request::read(bytes, self.program.input_bytes())?;
-        self.learn(&request)?;
-        if request.wants_kept {
-            return self.give_kept(&request, response);
+    /// Takes what has come of a request: computes the elements that it has not computed yet, if they are whole.
+    fn go_on(&mut self, mut begun: Option<Begun>, come: &[u8], of: usize) -> Result<Option<Begun>, Reason> {
+        let input = self.program.input_bytes();
+        let Some(request) = Request::begun(come, of, input)? else { return Ok(None) };
+        let begun = match &mut begun {
+            Some(begun) => begun,
+            None => {
+                self.learn(&request)?;
+                self.made.clear();
+                self.flows.clear();
+                self.flows.resize(self.program.operators(), Flow::default());
+                begun.insert(Begun::of(&request))
+            }
+        };
+        if begun.wants_kept {
+            return Ok(Some(*begun));
         }
-        let output = self.program.output_bytes();
-        self.flows.clear();
+        let elements = request.payload().len() / input;
+        let new = &request.payload()[begun.taken * input..elements * input];
         let [from, to] = &mut self.buffers;
-        let mut consumed = request.elements as u32;
+        let mut consumed = (elements - begun.taken) as u32;
         for (index, stage) in self.program.stages.iter().enumerate() {
             to.clear();
-            stage.run(if index == 0 { request.payload() } else { from }, to);
+            stage.run(if index == 0 { new } else { from }, to);
             let produced = (to.len() / self.program.bytes[index + 1]) as u32;
-            self.flows.push(Flow { consumed, produced });
+            self.flows[index].add(consumed, produced);
             consumed = produced;
             std::mem::swap(from, to);
         }
-        if let Some(kept) = &mut self.kept {
-            kept.take(request.time, if self.program.stages.is_empty() { request.payload() } else { from });
-            from.clear();
-            self.flows.push(Flow { consumed, produced: 0 });
+        match &mut self.kept {
+            Some(kept) => {
+                kept.take(begun.time, if self.program.stages.is_empty() { new } else { from });
+                self.flows[self.program.stages.len()].add(consumed, 0);
+            }
+            None if self.made.is_empty() => std::mem::swap(&mut self.made, from),
+            None => self.made.extend_from_slice(from),
         }
-        let start = prefix(request.operators);
-        let end = start + from.len();
-        let elements = (from.len() / output) as u32;
-        response.get_mut(start..end).ok_or(Reason::Room)?.copy_from_slice(from);
-        if request.operators == self.flows.len() {
-            write_response(response, request.time, elements, self.flows.iter().copied());
+        begun.taken = elements;
+        Ok(Some(*begun))
+    }
+
+    /// Takes what has come of a request of `of` bytes, its first bytes, and gives what was made of it so far: the elements of the
+    /// response, of which those that are there will not change. What has come once must come again, with more behind it, until the
+    /// request is [`Executor::finish`]ed.
+    pub fn take(&mut self, come: &[u8], of: usize) -> &[u8] {
+        // The thread goes on after a panic, whose message has been printed: a worker waits for this answer, and would for ever.
+        self.begun = match (self.failed, self.begun) {
+            (true, _) => Err(Reason::Failed),
+            (_, Err(reason)) => Err(reason),
+            (_, Ok(begun)) => {
+                catch_unwind(AssertUnwindSafe(|| self.go_on(begun, come, of))).unwrap_or(Err(Reason::Failed))
+            }
+        };
+        match self.begun {
+            Ok(Some(_)) => &self.made,
+            _ => &[],
+        }
+    }
+
+    /// Writes the response to the request that was taken, and gives its length.
+    pub fn finish(&mut self, response: &mut [u8]) -> usize {
+        let finish = || match std::mem::replace(&mut self.begun, Ok(None))? {
+            Some(begun) if begun.wants_kept => self.give_kept(begun, response),
+            Some(begun) if begun.taken == begun.elements => self.write(begun, response),
+            _ => Err(Reason::Length),
+        };
+        let finished = catch_unwind(AssertUnwindSafe(finish)).unwrap_or(Err(Reason::Failed));
+        finished.unwrap_or_else(|reason| {
+            self.failed |= reason == Reason::Failed;
+            self.refused += 1;
+            write_refusal(response, reason)
+        })
+    }
+
+    fn write(&self, begun: Begun, response: &mut [u8]) -> Result<usize, Reason> {
+        let start = prefix(begun.operators);
+        let end = start + self.made.len();
+        let elements = (self.made.len() / self.program.output_bytes()) as u32;
+        response.get_mut(start..end).ok_or(Reason::Room)?.copy_from_slice(&self.made);
+        if begun.operators == self.flows.len() {
+            write_response(response, begun.time, elements, self.flows.iter().copied());
         } else {
-            let flow = Flow { consumed: request.elements as u32, produced: elements };
-            write_response(response, request.time, elements, [flow].into_iter());
+            let flow = Flow { consumed: begun.elements as u32, produced: elements };
+            write_response(response, begun.time, elements, [flow].into_iter());
         }
         Ok(end)
     }
@@ -323,7 +400,7 @@ impl Executor {
 
 impl Executor {
     /// Answers a request for what was kept of a time.
-    fn give_kept(&mut self, request: &Request<'_>, response: &mut [u8]) -> Result<usize, Reason> {
+    fn give_kept(&mut self, request: Begun, response: &mut [u8]) -> Result<usize, Reason> {
         let complete = self.frontiers.first().is_some_and(|&frontier| request.time < frontier);
         let (Some(kept), true) = (&mut self.kept, complete && request.operators == 1 && request.elements == 0) else {
             return Err(Reason::Kept);
@@ -348,15 +425,7 @@ impl Answer for Executor {
     }
 
     fn answer(&mut self, request: &[u8], response: &mut [u8]) -> usize {
-        // The thread goes on after a panic, whose message has been printed: a worker waits for this answer, and would for ever.
-        let ran = match self.failed {
-            false => catch_unwind(AssertUnwindSafe(|| self.run(request, response))).unwrap_or(Err(Reason::Failed)),
-            true => Err(Reason::Failed),
-        };
-        ran.unwrap_or_else(|reason| {
-            self.failed |= reason == Reason::Failed;
-            self.refused += 1;
-            write_refusal(response, reason)
-        })
+        self.take(request, request.len());
+        self.finish(response)
     }
 }

@@ -88,6 +88,14 @@ pub struct Flow {
     pub produced: u32,
 }
 
+impl Flow {
+    /// Adds what it consumed and produced of more of the batch.
+    pub fn add(&mut self, consumed: u32, produced: u32) {
+        self.consumed += consumed;
+        self.produced += produced;
+    }
+}
+
 /// Bytes before the elements of a message.
 pub fn prefix(operators: usize) -> usize {
     HEADER + 8 * operators
@@ -157,14 +165,23 @@ impl<'a> Request<'a> {
     ///
     /// [`Reason::Length`].
     pub fn read(bytes: &'a [u8], element_bytes: usize) -> Result<Request<'a>, Reason> {
-        let (first, time) = word(bytes, 0).zip(word(bytes, 1)).ok_or(Reason::Length)?;
+        Request::begun(bytes, bytes.len(), element_bytes)?.ok_or(Reason::Length)
+    }
+
+    /// Reads what has come of a request of `of` bytes; none where what is before the elements is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Length`].
+    pub fn begun(bytes: &'a [u8], of: usize, element_bytes: usize) -> Result<Option<Request<'a>>, Reason> {
+        let Some((first, time)) = word(bytes, 0).zip(word(bytes, 1)) else { return Ok(None) };
         let (operators, elements) = ((first & 0xffff) as usize, ((first & !WANTS_KEPT) >> 16) as usize);
         let wants_kept = first & WANTS_KEPT != 0;
         let length = elements.checked_mul(element_bytes).and_then(|bytes| bytes.checked_add(prefix(operators)));
-        if length != Some(bytes.len()) {
+        if length != Some(of) || bytes.len() > of {
             return Err(Reason::Length);
         }
-        Ok(Request { time, operators, elements, wants_kept, bytes })
+        Ok((bytes.len() >= prefix(operators)).then_some(Request { time, operators, elements, wants_kept, bytes }))
     }
 
     /// Up to where an operator's input is complete.
@@ -172,7 +189,7 @@ impl<'a> Request<'a> {
         word(self.bytes, HEADER / 8 + operator).unwrap_or(CLOSED)
     }
 
-    /// The elements.
+    /// The elements, as far as they have come.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[prefix(self.operators)..]
     }

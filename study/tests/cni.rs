@@ -78,12 +78,15 @@ fn carried(kind: Kind) -> (Counters, f64) {
 
 #[test]
 fn a_queue_moves_each_block_with_an_invalidation_and_a_read() {
-    // 76 bytes are two blocks out and two back (section 2.2). The pointers come on top, twice a pass of a queue.
+    // 76 bytes are two blocks out and two back (section 2.2). On top come the pointers, twice a pass of a queue, and a look at what the
+    // other node has acknowledged, once in four messages.
+    let acknowledged = 0.25;
     for (kind, pointers) in [(Kind::Cni512Q, 0.1), (Kind::Cni16Q, 1.0)] {
         let (counters, rounds) = carried(kind);
         let a_round = |what| counters.memory.of(what) as f64 / rounds;
         for what in ["read", "invalidate"] {
-            assert!((4.0..=4.0 + pointers).contains(&a_round(what)), "{kind}: {} times {what}", a_round(what));
+            let least = 4.0 + acknowledged;
+            assert!((least..=least + pointers).contains(&a_round(what)), "{kind}: {} times {what}", a_round(what));
         }
         assert_eq!((a_round("store"), a_round("load"), a_round("write back")), (1.0, 0.0, 0.0), "{kind}");
     }
@@ -95,8 +98,8 @@ fn a_queue_in_main_memory_writes_back_what_overflows() {
     let a_round = |what| counters.memory.of(what) as f64 / rounds;
     // Of a slot of four blocks two are written, and displace those of four slots before.
     assert!((1.9..=2.1).contains(&a_round("write back")), "{counters:?}");
-    // The send queue of four slots has its head read once a pass.
-    assert!((4.2..=4.3).contains(&a_round("read")), "{counters:?}");
+    // The send queue of four slots has its head read once a pass, and the window of four messages lets as many go unasked.
+    assert!((4.45..=4.55).contains(&a_round("read")), "{counters:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! | files | what they check |
 //! |---|---|
 //! | `experiments`, `isolation`, `kept`, `report` | what studies make of answers, from questions to the page |
-//! | `pcie`, `behind_chip`, `stores`, `cxl_nic`, `cxl_pressure`, `enzian`, `enzian_pcie`, `host_network` | what the modelled machines answer, each with its interfaces and applications |
+//! | `pcie`, `behind_chip`, `stores`, `cni`, `cni_window`, `cxl_nic`, `cxl_pressure`, `enzian`, `enzian_pcie`, `host_network` | what the modelled machines answer, each with its interfaces and applications |
 //! | `switches_copying`, `switches_forwarding`, `switches_serving` | what goes beyond the paper |
 //! | `bursts`, `few_packets`, `open_loop`, `recorded`, `shortcuts`, `stalled_peer`, `warm_up` | how a run on a modelled machine is measured, and what is written down of it |
 //! | `common` | answers by formulas, and a setting to ask them in |
@@ -11,6 +11,7 @@
 mod behind_chip;
 mod bursts;
 mod cni;
+mod cni_window;
 mod common;
 mod cxl_nic;
 mod cxl_pressure;

@@ -10,6 +10,7 @@ use conic_fabric::{Address, Core, RegisterAccess};
 
 use super::queues::queue;
 use super::registers::blocks;
+use super::window::{Acknowledged, Window};
 use super::{Carrier, MESSAGE_LINES, Message, Way, header, lines_with, words_with};
 use crate::cachable_queue::{Receiver, Sender};
 
@@ -17,8 +18,10 @@ use crate::cachable_queue::{Receiver, Sender};
 pub trait Device: Core {
     /// The next access to a segment of its registers, by where that begins, in the order in which they came.
     fn next_access(&self, registers: Address) -> Option<RegisterAccess>;
-    /// Whether the network takes a message to a node.
+    /// Whether the network takes a message to a node: it does where the processor keeps to its window.
     fn may_inject(&self, to: u16) -> bool;
+    /// The node that has acknowledged a message of this one's, the oldest of which the device was not told.
+    fn next_acknowledgement(&self) -> Option<u16>;
     /// Gives the network a message, whose peer is where it goes; on its arrival, where it is from.
     fn inject(&self, message: &Message);
     /// Takes the next message that has come, which acknowledges it.
@@ -41,11 +44,12 @@ pub struct SendEngine<D> {
     most_held: usize,
     /// The last block of the next message whose writing was seen, of those behind its first.
     last_begun: u64,
+    acknowledged: Acknowledged,
 }
 
 impl<D: Device + Clone> SendEngine<D> {
-    /// One of these. `fifo_messages`: what NI2w and CNI4 hold.
-    pub fn new(way: Way, device: D, fifo_messages: usize) -> SendEngine<D> {
+    /// One of these, which counts acknowledgements for the window. `fifo_messages`: what NI2w and CNI4 hold.
+    pub fn new(way: Way, window: Window, device: D, fifo_messages: usize) -> SendEngine<D> {
         let queue = match way.carrier {
             Carrier::Queue(queue) => Some(queue.receiver(device.clone())),
             Carrier::Window(_) | Carrier::Blocks(_) => None,
@@ -62,6 +66,7 @@ impl<D: Device + Clone> SendEngine<D> {
             held,
             most_held,
             last_begun: 0,
+            acknowledged: window.acknowledged(),
         };
         engine.watch();
         engine
@@ -88,6 +93,10 @@ impl<D: Device + Clone> SendEngine<D> {
     pub fn step(&mut self) -> bool {
         let mut found = self.hear();
         found |= self.fetch_early();
+        while let Some(by) = self.device.next_acknowledgement() {
+            self.acknowledged.note(&self.device, by);
+            found = true;
+        }
         if self.ready > self.taken && self.held.len() < self.most_held {
             self.take();
             found = true;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords};
 
+use super::window::Unacknowledged;
 use super::{Host, MOST_PAYLOAD, Place, Received};
 
 /// Bytes between two buffers of messages that were taken in.
@@ -27,7 +28,8 @@ impl Buffers {
 
 /// A process's end of the network, over any of the five interfaces.
 ///
-/// Who cannot send takes messages in meanwhile, so that no ring of nodes waits for each other. Where the interface lets them overflow to
+/// Who cannot send, because its window to a node or the interface is full, takes messages in meanwhile, so that no ring of nodes waits for
+/// each other: a device acknowledges what it has room for, and has room again when its processor receives, or cannot send either. Where the interface lets them overflow to
 /// memory by itself, only once its queue there is full too, and then all of them: the paper's device interrupts the processor, which
 /// drains the queue into memory of its own (section 2.3); here the processor that waits looks for itself, and one that does not will
 /// receive.
@@ -35,6 +37,7 @@ impl Buffers {
 pub struct Endpoint<C> {
     core: C,
     host: Host<C>,
+    window: Unacknowledged,
     takes_in: bool,
     buffers: Buffers,
     /// What was taken in, oldest first, in the buffers from `begin` on.
@@ -44,10 +47,12 @@ pub struct Endpoint<C> {
 }
 
 impl<C: Core + Clone> Endpoint<C> {
-    /// One on a processor. `fifo_messages`: what NI2w's send queue holds.
-    pub fn new(place: Place, core: C, fifo_messages: u64, buffers: Buffers) -> Endpoint<C> {
+    /// One on a processor. `fifo_messages`: what NI2w's send queue holds; `window`: how many messages to a node may be without
+    /// acknowledgement.
+    pub fn new(place: Place, core: C, fifo_messages: u64, window: u64, buffers: Buffers) -> Endpoint<C> {
         let (host, takes_in) = (place.host(core.clone(), fifo_messages), !place.kind.overflows_to_memory());
-        Endpoint { core, host, takes_in, buffers, taken_in: VecDeque::new(), begin: 0, buffered: 0 }
+        let window = place.window.unacknowledged(window);
+        Endpoint { core, host, window, takes_in, buffers, taken_in: VecDeque::new(), begin: 0, buffered: 0 }
     }
 
     /// Sends `bytes` bytes that lie at `from` to a node, as one network message or several, and waits until all are given to the interface.
@@ -55,7 +60,7 @@ impl<C: Core + Clone> Endpoint<C> {
         let mut done = 0;
         loop {
             let part = (bytes - done).min(MOST_PAYLOAD);
-            while !self.host.try_send(to, from + done, part) {
+            while !self.try_send(to, from + done, part) {
                 if !self.makes_room() {
                     self.core.spin();
                 }
@@ -65,6 +70,15 @@ impl<C: Core + Clone> Endpoint<C> {
                 return;
             }
         }
+    }
+
+    /// Sends a network message if the window to the node and the interface let it.
+    fn try_send(&mut self, to: u16, from: Address, bytes: u64) -> bool {
+        let has_gone = self.window.may_send(&self.core, to) && self.host.try_send(to, from, bytes);
+        if has_gone {
+            self.window.note_sent(to);
+        }
+        has_gone
     }
 
     /// Does what is to be done while nothing can be sent; false if that is nothing.

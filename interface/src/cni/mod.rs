@@ -6,7 +6,8 @@
 //! | `registers.rs` | CNI4: a message in cachable device registers, cleared by an explicit handshake |
 //! | `queues.rs` | CNI16Q, CNI512Q, CNI16Qm: [`crate::cachable_queue`]s |
 //! | [`device`] | what a device's halves need besides the core face; the engine that any of them is |
-//! | [`endpoint`] | the messaging layer: fragments, and messages that are taken in while sending blocks |
+//! | `window.rs` | how many messages to a node may be without acknowledgement, and how the processor learns of it |
+//! | [`endpoint`] | the messaging layer: fragments, the window, and messages that are taken in while sending blocks |
 //!
 //! | interface | exposed | home | the processor learns of a message by | and of room by |
 //! |---|---|---|---|---|
@@ -37,6 +38,7 @@ pub mod device;
 pub mod endpoint;
 mod queues;
 mod registers;
+mod window;
 mod words;
 
 use std::fmt;
@@ -48,6 +50,7 @@ pub use device::{Device, ReceiveEngine, SendEngine};
 pub use endpoint::Endpoint;
 pub use queues::QueueHost;
 pub use registers::RegisterHost;
+pub use window::Window;
 pub use words::WordHost;
 
 /// Bytes of a network message's header (CNI section 5.1).
@@ -112,10 +115,15 @@ impl Kind {
         self == Kind::Cni16Qm
     }
 
-    /// Appends what a node's interface needs to a layout.
-    pub fn place(self, layout: &mut Layout) -> Place {
+    /// Where the lines live that processor and device share, if they are memory.
+    fn home(self) -> Home {
+        if self.overflows_to_memory() { Home::Host } else { Home::Nic }
+    }
+
+    /// Appends what the interface of each of `nodes` nodes needs to a layout.
+    pub fn place(self, nodes: u16, layout: &mut Layout) -> Place {
         let [send, receive] = [0, 1].map(|way| Way::new(self, way, layout));
-        Place { kind: self, send, receive }
+        Place { kind: self, send, receive, window: Window::place(self, nodes, layout) }
     }
 }
 
@@ -170,8 +178,7 @@ impl Way {
                     lazy_pointers: true,
                     arrival: Arrival::SenseReverse,
                 };
-                let home = if kind.overflows_to_memory() { Home::Host } else { Home::Nic };
-                Carrier::Queue(shape.place(layout, home, home).expect("the paper's shapes can be"))
+                Carrier::Queue(shape.place(layout, kind.home(), kind.home()).expect("the paper's shapes can be"))
             }
         };
         let messages = match carrier {
@@ -210,6 +217,8 @@ pub struct Place {
     pub send: Way,
     /// To the processor.
     pub receive: Way,
+    /// What nodes have acknowledged.
+    pub window: Window,
 }
 
 impl Place {

@@ -29,6 +29,15 @@ impl Default for Behaviour {
     }
 }
 
+/// What has come of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Come<'a> {
+    /// Its first bytes, up to the first line that is still on its way.
+    pub bytes: &'a [u8],
+    /// How many it has.
+    pub of: usize,
+}
+
 /// The half that answers. `WORDS` words of 64 bits must have a bit for each unit of its lines.
 #[derive(Debug)]
 pub struct Homed<D, const WORDS: usize> {
@@ -45,6 +54,9 @@ pub struct Homed<D, const WORDS: usize> {
     arrived: bool,
     request: Vec<u8>,
     response: Vec<u8>,
+    /// Units of a request that is on its way that have come, from its first on; and of its response that are filled or need not be.
+    come: u16,
+    filled: u16,
     /// The request cannot be, and is answered so.
     refuses: bool,
     refusals: Refusals,
@@ -71,6 +83,8 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
             arrived: false,
             request: Vec::with_capacity(capacity),
             response: Vec::with_capacity(capacity),
+            come: 0,
+            filled: 0,
             refuses: false,
             refusals: Refusals::default(),
             violations: 0,
@@ -141,6 +155,10 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
     fn act(&mut self, action: Action) {
         match action {
             Action::Deliver(group) => self.deliver(group.into()),
+            Action::Fill(unit) => {
+                let (lines, device) = (self.lines, &self.device);
+                lines.spread_unit(unit, &self.response, |at, line| device.set_own_line(at, line));
+            }
             Action::Publish(_, outcome) => self.publish(outcome),
             Action::Answer(unit) => {
                 let Some(arrival) = self.arrivals[usize::from(unit)].take() else { return };
@@ -156,30 +174,83 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
 
     /// Takes the request into the device.
     fn deliver(&mut self, group: u32) {
-        self.arrived = true;
+        (self.arrived, self.come) = (true, 0);
         self.request.clear();
         if self.behaviour.bare {
             return;
         }
+        match self.length(group) {
+            Ok(length) => self.request.resize(length, 0),
+            Err(count) => {
+                *count(&mut self.refusals) += 1;
+                (self.arrived, self.refuses) = (false, true);
+                return;
+            }
+        }
+        let (lines, device) = (self.lines, &self.device);
+        lines.gather(group, &mut self.request, |at| device.own_line(at));
+    }
+
+    /// How many bytes a request has by its control word, or where it counts why it cannot be one.
+    fn length(&self, group: u32) -> Result<usize, fn(&mut Refusals) -> &mut u64> {
         let word = self.device.own_line(self.lines.control(group)).0[0];
         let (kind, length) = (control::kind_of(word), control::length_of(word));
         // The exchange has turned since, if the load that delivered it is told to try again at once.
         let turn = self.exchange.turn();
         let this_turn = control::turn_of(word) == if turn & 1 == group { turn } else { turn.wrapping_sub(1) };
-        let refusal = match kind {
-            Some(Kind::Request) if !this_turn => Some(&mut self.refusals.turns),
-            Some(Kind::Request) if length > self.lines.capacity() => Some(&mut self.refusals.lengths),
-            Some(Kind::Request) => None,
-            _ => Some(&mut self.refusals.kinds),
-        };
-        if let Some(count) = refusal {
-            *count += 1;
-            (self.arrived, self.refuses) = (false, true);
+        match kind {
+            Some(Kind::Request) if !this_turn => Err(|refusals| &mut refusals.turns),
+            Some(Kind::Request) if length > self.lines.capacity() => Err(|refusals| &mut refusals.lengths),
+            Some(Kind::Request) => Ok(length as usize),
+            _ => Err(|refusals| &mut refusals.kinds),
+        }
+    }
+
+    /// What is there of the request that is signalled or delivered, if that can be one: lines may come in any order, and what stands
+    /// behind one that has not come is not among it. What was given once stays as it is.
+    pub fn come(&mut self) -> Option<Come<'_>> {
+        if self.exchange.awaits_response() && !self.refuses {
+            return Some(Come { bytes: &self.request, of: self.request.len() });
+        }
+        let group = self.exchange.turn() & 1;
+        let first = self.exchange.plan().line(group as u16, self.come);
+        let shape = self.lines.shape();
+        if self.behaviour.bare || self.come == 0 && !self.exchange.has_come(first) {
+            return None;
+        }
+        let of = self.length(group).ok()?;
+        let before = self.come;
+        while self.come < shape.units_of(of as u64).min(shape.group)
+            && self.exchange.has_come(self.exchange.plan().line(group as u16, self.come))
+        {
+            self.come += 1;
+        }
+        if self.come > before {
+            let (lines, device) = (self.lines, &self.device);
+            self.request.resize(of.min(shape.payload_of(self.come)), 0);
+            lines.gather(group, &mut self.request, |at| device.own_line(at));
+        }
+        Some(Come { bytes: &self.request, of })
+    }
+
+    /// Says that the bytes of the response from `from` on are final, as far as there are any: lines that are full of them are answered when
+    /// they are asked for, before the response is whole. Nothing without a request. The response that ends the exchange must begin with them.
+    pub fn fill(&mut self, from: usize, response: &[u8]) {
+        let (shape, capacity) = (self.lines.shape(), self.lines.capacity() as usize);
+        if self.refuses || !self.exchange.may_fill() {
             return;
         }
-        self.request.resize(length as usize, 0);
-        let (lines, device) = (self.lines, &self.device);
-        lines.gather(group, &mut self.request, |at| device.own_line(at));
+        let response = &response[..response.len().min(capacity)];
+        let known = self.response.len().min(response.len());
+        self.response.truncate(known);
+        self.response.extend_from_slice(&response[known..]);
+        // The first line is never filled, nor one with bytes before `from`.
+        let first = shape.units_of(from as u64).max(1);
+        let full = shape.full_units(response.len() as u64).min(shape.group);
+        for unit in self.filled.max(first)..full {
+            self.event(Event::Filled(unit));
+        }
+        self.filled = self.filled.max(full);
     }
 
     /// Writes what the load will find.
@@ -192,9 +263,12 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
                 (Line::ZERO, control::word(turn, Kind::Refused, 0))
             }
             Outcome::Response => {
-                let (lines, device) = (self.lines, &self.device);
-                let first =
-                    lines.spread(turn.wrapping_add(1), &self.response, |at, line| device.set_own_line(at, line));
+                let (lines, device, exchange) = (self.lines, &self.device, &self.exchange);
+                let first = lines.spread(turn.wrapping_add(1), &self.response, |at, line| {
+                    if !lines.number_of(at).is_some_and(|unit| exchange.was_filled(unit)) {
+                        device.set_own_line(at, line);
+                    }
+                });
                 (first, control::word(turn, Kind::Response, self.response.len() as u32))
             }
             Outcome::TryAgain => {
@@ -202,6 +276,10 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
                 (Line::ZERO, control::word(turn, Kind::TryAgain, 0))
             }
         };
+        if outcome == Outcome::Response {
+            self.filled = 0;
+            self.response.clear();
+        }
         first.0[0] = word;
         self.device.set_own_line(self.lines.control(turn.wrapping_add(1)), &first);
     }

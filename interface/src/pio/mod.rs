@@ -29,7 +29,7 @@ mod shape;
 mod sorted;
 
 pub use device::{Device, Refusals};
-pub use homed::{Behaviour, Homed};
+pub use homed::{Behaviour, Come, Homed};
 pub use host::{Features, Host, NotBegun, Poll, Signal};
 pub use played::Played;
 pub use shape::{Lines, Shape, ShapeError};

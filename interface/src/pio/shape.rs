@@ -98,6 +98,16 @@ impl Shape {
         (self.header + bytes).div_ceil(self.unit) as u16
     }
 
+    /// Bytes of a payload that its first so many units hold.
+    pub(super) fn payload_of(&self, units: u16) -> usize {
+        (u64::from(units) * self.unit).saturating_sub(self.header) as usize
+    }
+
+    /// Units that the first so many bytes of a payload fill.
+    pub(super) fn full_units(&self, bytes: u64) -> u16 {
+        ((self.header + bytes) / self.unit) as u16
+    }
+
     /// The protocol's plan of this shape.
     pub fn plan(&self, recalls: Recalls) -> Plan {
         Plan { group: self.group, overflow: self.overflow, recalls }
@@ -241,6 +251,16 @@ impl Lines {
             write(self.line(turn, index), &line_of(0, chunk));
         }
         line_of(header, inline)
+    }
+
+    /// Writes what a payload has in one of a group's units, which is not its first.
+    pub(super) fn spread_unit(&self, number: u16, payload: &[u8], mut write: impl FnMut(Address, &Line)) {
+        let start = self.shape.payload_of(number % self.shape.group);
+        let bytes = payload.get(start..).unwrap_or_default().chunks(LINE_BYTES as usize);
+        let lines = self.shape.unit / LINE_BYTES;
+        for (index, chunk) in (0..lines).zip(bytes) {
+            write(self.unit(number).lines(index), &line_of(0, chunk));
+        }
     }
 
     /// Reads the first bytes of a payload, as many as there is room for.

@@ -31,6 +31,7 @@
 //! | a shared return that costs nothing | the messages of an exchange in `explore` |
 //! | a recall that finds nothing is taken for done | `IgnoresCrossingVictim`; `homed`: `DoesNotWaitForVictim` |
 //! | the load that follows "try again" is taken for a request | `TakesContinueForRequest`; `messages` |
+//! | a line of a response is answered before it is filled, or before the request's is back | `AnswersUnfilled`, `FillsBeforeRecalled` |
 //! | a frame is replayed | sequence numbers and contents in `threads` and `messages` |
 
 #[path = "../common/mod.rs"]

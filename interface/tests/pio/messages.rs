@@ -107,6 +107,87 @@ impl Run {
     }
 }
 
+/// What a device makes of a byte of a request that it answers byte by byte.
+fn byte(place: usize, byte: u8) -> u8 {
+    byte.rotate_left(3) ^ place as u8
+}
+
+/// A run in which the device answers what it has of a request while the rest is on its way; once in eight it takes longer than the cache
+/// waits, with any part of the response filled.
+fn flowing(shape: Shape, seed: u64, eviction_percent: u64, calls: u64) -> (u64, u64) {
+    let (lines, layout) = place(shape);
+    let memory = RendezvousMemory::with_unit(&layout, seed, eviction_percent, shape.unit);
+    let (core, device) = memory.ends();
+    let behaviour = Behaviour { patience: Time::from_nanoseconds(300), ..Behaviour::default() };
+    thread::scope(|scope| {
+        let device = scope.spawn(move || {
+            let mut device = Homed::<_, 4>::new(device, lines, behaviour).expect("a few lines");
+            let (mut served, mut early, mut made, mut until) = (0_u64, 0, Vec::new(), None);
+            while served < calls {
+                let stepped = device.step();
+                let Some(come) = device.come() else {
+                    device.spin();
+                    continue;
+                };
+                let whole = come.bytes.len() == come.of;
+                made.extend((made.len()..come.bytes.len()).map(|place| byte(place, come.bytes[place])));
+                // Any number of bytes at a time, none of them twice otherwise.
+                let some = length(seed ^ served << 8 ^ made.len() as u64, made.len() as u64);
+                early += u64::from(!whole && some > 0);
+                device.fill(0, &made[..some]);
+                let again = device.try_agains();
+                let until_now = *until.get_or_insert(again + if served % 8 == 3 { 3 } else { 0 });
+                if whole && again >= until_now && device.is_working() {
+                    device.poll();
+                    if device.respond(&made) {
+                        (served, until) = (served + 1, None);
+                        made.clear();
+                    }
+                } else if !stepped {
+                    device.spin();
+                }
+            }
+            while !device.device().core_is_gone() {
+                device.poll();
+                device.spin();
+            }
+            assert_eq!((device.refusals().total(), device.violations()), (0, (0, None)));
+            (early, device.try_agains())
+        });
+        let mut host = Host::new(core, lines, Features::HOMED);
+        let mut response = vec![0; shape.capacity() as usize];
+        for call in 0..calls {
+            let request = bytes(call, length(call ^ seed, shape.capacity()));
+            host.begin(&request, request.len()).expect("the last call was answered");
+            let length = loop {
+                match host.poll() {
+                    Poll::Response(length) => break length,
+                    Poll::NotYet => host.core().spin(),
+                    Poll::Refused => panic!("{shape:?}: refused"),
+                }
+            };
+            assert_eq!(host.read(&mut response), length);
+            let expected: Vec<u8> = request.iter().enumerate().map(|(place, of)| byte(place, *of)).collect();
+            assert_eq!(response[..length], expected, "{shape:?}, seed {seed}, call {call}");
+        }
+        drop(host);
+        device.join().expect("the device ends")
+    })
+}
+
+#[test]
+fn calls_that_are_answered_while_they_come_keep_their_payloads() {
+    for shape in shapes() {
+        let (mut early, mut try_agains) = (0, 0);
+        for (seed, percent) in [(1, 0), (2, 3), (3, 30)] {
+            let (filled, again) = flowing(shape, seed, percent, 160);
+            (early, try_agains) = (early + filled, try_agains + again);
+        }
+        assert!(shape.group == 1 || early > 0, "{shape:?}: nothing was answered before all had come");
+        assert!(try_agains >= 3 * 3 * 20, "{shape:?}: {try_agains} times \"try again\"");
+    }
+}
+
 fn shapes() -> [Shape; 5] {
     let wide = Shape { unit: 128, header: 64, alignment: 128, ..Shape::pair() };
     [

@@ -34,6 +34,15 @@ impl BusCore<'_> {
         self.with(|machine| machine.inject(self.node, to, packet));
     }
 
+    /// Takes the oldest acknowledgement that has come: the node that it is from.
+    pub fn take_acknowledgement(&self) -> Option<usize> {
+        let from = self.with(|machine| machine.nodes[self.node].port.acknowledged.pop_front());
+        if from.is_some() {
+            self.step();
+        }
+        from
+    }
+
     /// Takes the oldest message that has come, which acknowledges it.
     pub fn take_packet(&self) -> Option<Packet> {
         let packet = self.with(|machine| machine.take_packet(self.node));

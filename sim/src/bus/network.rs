@@ -27,6 +27,8 @@ pub(super) struct Port {
     pub(super) outstanding: Vec<u32>,
     /// Messages that have come, oldest first.
     pub(super) arrived: VecDeque<Packet>,
+    /// Nodes that have acknowledged a message, oldest first.
+    pub(super) acknowledged: VecDeque<usize>,
 }
 
 impl Machine {
@@ -60,7 +62,9 @@ impl Machine {
     }
 
     pub(super) fn acknowledged(&mut self, from: usize, to: usize) {
-        self.nodes[to].port.outstanding[from] -= 1;
+        let port = &mut self.nodes[to].port;
+        port.outstanding[from] -= 1;
+        port.acknowledged.push_back(from);
         self.tell_engines(to);
     }
 }

@@ -19,6 +19,9 @@ impl Device for Port<'_> {
     fn may_inject(&self, to: u16) -> bool {
         self.0.may_inject(to.into())
     }
+    fn next_acknowledgement(&self) -> Option<u16> {
+        Some(self.0.take_acknowledgement()? as u16)
+    }
     fn inject(&self, message: &Message) {
         self.0.inject(message.peer().into(), message.used());
     }
@@ -66,7 +69,7 @@ impl Nodes {
     /// The nodes with their devices, and where things lie in each; `user_bytes`: how much memory the user has.
     pub fn build(&self, user_bytes: u64) -> (BusSimulation, Places) {
         let mut layout = Layout::new();
-        let interface = self.kind.place(&mut layout);
+        let interface = self.kind.place(self.count as u16, &mut layout);
         let buffers = Buffers::place(&mut layout, BUFFERS);
         let user = layout.add("the user's memory", user_bytes, 64, Home::Host, SynchronisingWords::ALL);
         let places = Places { interface, buffers, user };
@@ -74,9 +77,9 @@ impl Nodes {
         simulation.set_limit(LIMIT);
         let fifo = self.machine.device.fifo_messages as usize;
         for node in 0..self.count {
-            let Place { send, receive, kind } = interface;
+            let Place { send, receive, kind, window } = interface;
             simulation.engine(node, "send engine", &shape(kind, &send), move |core| {
-                let mut engine = SendEngine::new(send, Port(*core), fifo);
+                let mut engine = SendEngine::new(send, window, Port(*core), fifo);
                 run(core, || engine.step());
             });
             simulation.engine(node, "receive engine", &shape(kind, &receive), move |core| {
@@ -96,9 +99,9 @@ impl Nodes {
         places: Places,
         program: impl FnOnce(&BusCore<'_>, Endpoint<BusCore<'_>>) + 'static,
     ) {
-        let fifo = self.machine.device.fifo_messages.into();
+        let (fifo, window) = (self.machine.device.fifo_messages.into(), self.machine.network.window.into());
         simulation.processor(node, &format!("node {node}"), role, move |core| {
-            program(core, Endpoint::new(places.interface, *core, fifo, places.buffers));
+            program(core, Endpoint::new(places.interface, *core, fifo, window, places.buffers));
         });
     }
 }

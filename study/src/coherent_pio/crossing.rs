@@ -7,6 +7,7 @@ use conic_fabric::Time;
 use conic_load::invocation::Answer;
 use conic_sim::Failure;
 
+use super::flowing::Flow;
 use super::simulated::Pipeline;
 
 /// In how many exchanges a batch crosses.
@@ -85,12 +86,14 @@ pub(super) struct Computing {
     next: Next,
     /// What has come of a request, or what is still to be said of its response.
     kept: Vec<u8>,
+    /// Elements of an exchange that are computed while they come, if there is one.
+    flow: Option<Flow>,
 }
 
 impl Computing {
     pub fn new(part: &Part, cycle: u64, room: usize) -> Computing {
         let executor = Executor::new(part.program.clone());
-        Computing { part: part.clone(), executor, cycle, room, next: Next::Before, kept: Vec::new() }
+        Computing { part: part.clone(), executor, cycle, room, next: Next::Before, kept: Vec::new(), flow: None }
     }
 
     /// Writes the response of one exchange behind what is in `response`, and says how long the logic takes for it.
@@ -109,14 +112,9 @@ impl Computing {
                 Time::ZERO
             }
             Next::Data => {
-                self.next = Next::After;
                 self.kept.extend_from_slice(&request[header..]);
                 let (whole, time) = self.compute(&self.kept.clone());
-                // A refusal is a header without operators.
-                let (progress, elements) = whole.split_at(prefix(operators_of(&whole)));
-                response.extend_from_slice(&progress[..header]);
-                response.extend_from_slice(elements);
-                self.kept = progress.to_vec();
+                self.keep_progress(&whole, response);
                 time
             }
             Next::After => {
@@ -124,6 +122,71 @@ impl Computing {
                 response.append(&mut self.kept);
                 Time::ZERO
             }
+        }
+    }
+
+    /// Writes the response to the data behind what is in `response`, and keeps what is said of progress.
+    fn keep_progress(&mut self, whole: &[u8], response: &mut Vec<u8>) {
+        self.next = Next::After;
+        // A refusal is a header without operators.
+        let (progress, elements) = whole.split_at(prefix(operators_of(whole)));
+        response.extend_from_slice(&progress[..prefix(0)]);
+        response.extend_from_slice(elements);
+        self.kept = progress.to_vec();
+    }
+
+    /// Whether the exchange that comes next, or is under way, has elements.
+    pub fn has_elements(&self) -> bool {
+        self.part.crossing == Crossing::Together || self.next == Next::Data
+    }
+
+    /// Bytes before the elements of such an exchange that are its own, and not the program's.
+    fn own_header(&self) -> usize {
+        if self.part.crossing == Crossing::Together { 0 } else { prefix(0) }
+    }
+
+    /// Takes what has come until now of a request of `of` bytes that has elements.
+    pub fn take(&mut self, come: &[u8], of: usize, now: Time) {
+        let (own, before) = (self.own_header(), if self.next == Next::Data { &self.kept[..] } else { &[] });
+        let flow = self.flow.get_or_insert_with(|| Flow::after(before));
+        let there = own + flow.bytes() - before.len();
+        if let Some(more) = come.get(there..) {
+            flow.come(more, before.len() + of.saturating_sub(own));
+            flow.enter(&mut self.executor, &self.part.program, self.part.pipeline, self.cycle, now);
+        }
+    }
+
+    /// Writes the response as far as it has come out until now behind what is in `response`, and gives from where on that is final; none if
+    /// nothing has come out since it was last asked.
+    pub fn come_out(&mut self, now: Time, response: &mut Vec<u8>) -> Option<usize> {
+        let together = self.part.crossing == Crossing::Together;
+        let flow = self.flow.as_mut()?;
+        let from = if together { flow.header() } else { prefix(0) };
+        let made = flow.come_out(now)?;
+        response.resize(response.len() + from, 0);
+        response.extend_from_slice(made);
+        Some(from)
+    }
+
+    /// When something comes out next.
+    pub fn due(&self) -> Option<Time> {
+        self.flow.as_ref()?.due()
+    }
+
+    /// Whether all elements have come and all that is made of them has come out.
+    pub fn is_over(&self) -> bool {
+        self.flow.as_ref().is_some_and(Flow::is_over)
+    }
+
+    /// Writes the response to a request that was taken whole behind what is in `response`.
+    pub fn finish(&mut self, response: &mut Vec<u8>) {
+        self.flow = None;
+        let mut whole = vec![0; self.room];
+        let bytes = self.executor.finish(&mut whole);
+        whole.truncate(bytes);
+        match self.part.crossing {
+            Crossing::Together => response.extend_from_slice(&whole),
+            Crossing::Apart => self.keep_progress(&whole, response),
         }
     }
 
@@ -151,6 +214,36 @@ mod tests {
     /// The response to a request for `NUMBERS` numbers of time 3, where the inputs were said to be complete up to a time, and the
     /// requests and responses that crossed for it.
     fn exchanged(crossing: Crossing, complete: u64) -> (Vec<u8>, Vec<[usize; 2]>) {
+        exchanged_by(crossing, complete, Computing::answer)
+    }
+
+    /// Answers a request that comes a few bytes at a time, a cycle each, and gives when the last has come out.
+    fn answer_in_parts(device: &mut Computing, request: &[u8], response: &mut Vec<u8>) -> Time {
+        if !device.has_elements() {
+            return device.answer(request, response);
+        }
+        let (mut now, mut out, mut come) = (Time::ZERO, Vec::new(), 0);
+        while !device.is_over() {
+            come = request.len().min(come + 7);
+            device.take(&request[..come], request.len(), now);
+            let mut more = Vec::new();
+            if let Some(from) = device.come_out(now, &mut more) {
+                assert!(more[from..].starts_with(&out) && more[from..].len() > out.len(), "what came out stays");
+                out = more.split_off(from);
+            }
+            let next = Time::from_picoseconds(now.picoseconds() + 1000);
+            now = if come < request.len() { next } else { device.due().unwrap_or(now) };
+        }
+        device.finish(response);
+        assert!(response.ends_with(&out), "what came out is what the response ends with");
+        now
+    }
+
+    fn exchanged_by(
+        crossing: Crossing,
+        complete: u64,
+        answer: fn(&mut Computing, &[u8], &mut Vec<u8>) -> Time,
+    ) -> (Vec<u8>, Vec<[usize; 2]>) {
         let mut device = Computing::new(&part(crossing), 1000, 4096);
         let operators = part(crossing).program.operators();
         let mut request = Vec::new();
@@ -159,12 +252,15 @@ mod tests {
         let (most, mut response, mut crossed) = (request.len(), Vec::new(), Vec::new());
         let took = crossing.batch(&request, most, &mut response, |request, most, response| {
             response.clear();
-            let time = device.answer(request, response);
+            let time = answer(&mut device, request, response);
             assert!(response.len() <= most, "{} bytes of {most}", response.len());
             crossed.push([request.len(), response.len()]);
             Ok(time)
         });
-        assert_eq!(took, Ok(Time::from_picoseconds((31 + NUMBERS - 1) * 1000)));
+        // Whole, elements go in one after the other; in parts of the only exchange, or the one between the others, the last when it comes.
+        let took = took.expect("nothing is simulated").picoseconds() / 1000;
+        let last = (crossed[crossed.len() / 2][0] as u64).div_ceil(7) - 1;
+        assert!([31 + NUMBERS - 1, 31 + last].contains(&took), "{took} cycles");
         (response, crossed)
     }
 
@@ -176,6 +272,16 @@ mod tests {
         let (elements, results) = (8 * NUMBERS as usize, one.len() - prefix(31));
         assert_eq!(together, [[prefix(31) + elements, prefix(31) + results]]);
         assert_eq!(apart, [[prefix(31), 16], [16 + elements, 16 + results], [16, prefix(31)]]);
+    }
+
+    #[test]
+    fn what_comes_in_parts_is_answered_as_what_comes_whole() {
+        for crossing in [Crossing::Together, Crossing::Apart] {
+            for complete in [0, 4] {
+                let whole = exchanged(crossing, complete);
+                assert_eq!(exchanged_by(crossing, complete, answer_in_parts), whole, "{crossing:?}, {complete}");
+            }
+        }
     }
 
     #[test]

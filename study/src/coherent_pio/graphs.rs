@@ -281,17 +281,46 @@ mod tests {
         }
     }
 
+    /// How long a batch of elements for the Bloom filter takes to cross and be computed.
+    fn through(machine: &EciParameters, pipeline: Pipeline, elements: usize, crossing: Crossing) -> u64 {
+        let part = Part { pipeline, ..Graph::Bloom.part(&machine.device, crossing) };
+        let bytes = Graph::Bloom.exchange_bytes(Detail::Collapsed);
+        let lines = CoherentLines::new(machine, &part, bytes).expect("it begins");
+        Graph::Bloom.offloaded(machine, elements, Detail::Collapsed, lines).expect("the device answers").exchanges
+    }
+
     #[test]
-    fn the_device_takes_its_pipelines_time() {
+    fn an_element_takes_its_pipelines_time() {
         let machine = machine("enzian");
-        let of = |pipeline| {
-            let part = Part { pipeline, ..Graph::Bloom.part(&machine.device, Crossing::Apart) };
-            let bytes = Graph::Bloom.exchange_bytes(Detail::Collapsed);
-            let lines = CoherentLines::new(&machine, &part, bytes).expect("it begins");
-            Graph::Bloom.offloaded(&machine, 8, Detail::Collapsed, lines).expect("the device answers").exchanges
-        };
         let pipeline = Graph::Bloom.pipeline(&machine.device);
         let longer = Pipeline { latency: pipeline.latency + 1000, interval: pipeline.interval + 10 };
-        assert_eq!(of(longer) - of(pipeline), (1000 + 7 * 10) * machine.device.cycle);
+        for crossing in [Crossing::Together, Crossing::Apart] {
+            let [of, longer] = [pipeline, longer].map(|pipeline| through(&machine, pipeline, 1, crossing));
+            assert_eq!(longer - of, 1000 * machine.device.cycle);
+        }
+    }
+
+    #[test]
+    fn elements_are_computed_while_their_batch_crosses_and_the_longer_of_the_two_is_what_it_takes() {
+        for (machine, crossing) in
+            [("enzian", Crossing::Apart), ("enzian", Crossing::Together), ("cxl3-mem", Crossing::Apart)]
+        {
+            let machine = self::machine(machine);
+            let cycles = |pipeline: Pipeline| pipeline.time_of(machine.device.cycle, 64).picoseconds();
+            let of = |pipeline, elements| through(&machine, pipeline, elements, crossing);
+            let (at_once, line) = (Pipeline { latency: 0, interval: 0 }, of(Pipeline { latency: 0, interval: 0 }, 1));
+            let crosses = of(at_once, 64);
+            // Where computing takes longer, the batch takes as long as that, a line's way there and back, and what the CPU writes and reads.
+            let slow = [100, 200].map(|interval| Pipeline { latency: 0, interval });
+            let [once, twice] = slow.map(|pipeline| of(pipeline, 64));
+            assert!(cycles(slow[0]) > 2 * crosses, "{} of {crosses}", cycles(slow[0]));
+            assert_eq!(twice - once, cycles(slow[1]) - cycles(slow[0]), "nothing but computing is waited for");
+            let rest = once - cycles(slow[0]);
+            assert!((line..crosses).contains(&rest), "{rest}, between {line} and {crosses}");
+            // Where crossing does, it hides what the elements before the last take.
+            let fast = Pipeline { latency: 0, interval: (crosses / 8 / 64 / machine.device.cycle) as u32 };
+            let more = of(fast, 64) - crosses;
+            assert!(more < cycles(fast) / 4, "{more} of {}", cycles(fast));
+        }
     }
 }

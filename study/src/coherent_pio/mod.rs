@@ -9,6 +9,7 @@
 //! | [`sockets`] | FastForward between two sockets |
 //! | [`simulated`] | a device for Timely graphs whose time is the simulator's |
 //! | [`crossing`] | in how many exchanges a batch of such a graph crosses |
+//! | `flowing.rs` | elements that are computed while their batch crosses; which sentences say what overlaps |
 //! | [`graphs`] | the graphs of section 5.3 with a part on such a device |
 //! | `streams.rs` | Figures 11 and 12 |
 //! | `what_if.rs` | the same protocols on a machine of a coming generation |
@@ -24,6 +25,7 @@ pub mod calling;
 pub mod crossing;
 pub mod exchange;
 mod figures;
+mod flowing;
 pub mod frames;
 pub mod graphs;
 mod headlines;

@@ -17,8 +17,8 @@ use conic_sim::eci::{Disturbances, EciParameters, EciSimulation};
 use conic_sim::{Failure, Parameters, Role};
 
 use super::crossing::{Computing, Crossing, Part};
-use super::exchange::{WORDS, call, serve, shape};
-use super::pcie;
+use super::exchange::{WORDS, call, shape};
+use super::{flowing, pcie};
 
 /// What the device's own logic takes for a batch, in cycles of its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,10 +125,10 @@ impl CoherentLines {
                 *took = core.now().since(start);
             }
         });
-        let mut computing = Computing::new(part, machine.device.cycle, capacity);
+        let computing = Computing::new(part, machine.device.cycle, capacity);
         simulation.device("device", Role::Service, move |device| {
             let homed = Homed::<_, WORDS>::new(*device, lines, Behaviour::default()).expect("so many lines fit");
-            serve(homed, |request, response| computing.answer(request, response));
+            flowing::serve(homed, computing);
         });
         // As far as the host's first pause.
         simulation.run()?;

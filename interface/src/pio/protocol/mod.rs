@@ -24,13 +24,15 @@
 //! | `Request(line)` | the CPU's cache asks for a line: a load, a store, or a prefetch missed |
 //! | `Evicted(line)` | it gave a line up by itself; its data, if it had changed, lies in the device's copy now |
 //! | `Recalled(line)` | a recall is done, and the line is unlocked; data as for an eviction |
+//! | `Filled(index)` | the device's function has what will be in a group's `index`-th line of the response, and nothing will change it |
 //! | `Responded` | the device's function has a response (at most once for each `Deliver`) |
 //! | `Expired(turn)` | the timer of that turn ran out |
 //!
 //! | action | what to do |
 //! |---|---|
 //! | `Deliver(group)` | the request is whole, in the device's copy of that group: take it, and respond sooner or later |
-//! | `Publish(group, Response)` | write the response into the device's copy of that group, which is the current one from now on |
+//! | `Fill(line)` | write what the response has in it into the device's copy of that line, which is answered next |
+//! | `Publish(group, Response)` | write the response into the device's copy of that group, but for lines that were filled, which the CPU's cache may have; the group is the current one from now on |
 //! | `Publish(group, TryAgain)` | write "try again" into that group's first line, and nothing else |
 //! | `Answer(line)` | answer the CPU's request for it with the device's copy |
 //! | `StartTimer(turn)` | a load of the CPU waits from now on |
@@ -41,14 +43,23 @@
 //! | phase | a request for a line of the other group | any other request | leaves when |
 //! |---|---|---|---|
 //! | `Idle` | is the signal: `Recalling` | is answered at once, as often as it comes | signalled |
-//! | `Recalling` | waits | waits | all that the CPU had is back: `Working` |
-//! | `Working` | waits | waits | responded, or expired: all waiting requests for the new current group and the overflow lines are answered, `Idle` |
+//! | `Recalling` | waits, if it is not filled | waits | all that the CPU had is back: `Working` |
+//! | `Working` | waits, if it is not filled | waits | responded, or expired: all waiting requests for the new current group and the overflow lines are answered, `Idle` |
+//!
+//! # Lines of a response before its end
+//!
+//! Section 4 has groups of lines as several instances of variant (c), each of which answers its load when it has data to send.
+//! Whatever the response has in a line but the first may therefore be `Filled` as soon as there is a request, while others of its
+//! lines are still on their way: the load of that line is answered when the line of the same place in the request is back, and does not
+//! wait for the others. The first line has the control word and comes last, so that the CPU goes on when all has come. After "try
+//! again" what was filled still is, for the lines that the CPU then loads.
 //!
 //! # Forbidden
 //!
 //! | move | because |
 //! |---|---|
-//! | answer a line of the other group before all recalls are done | both lines of a pair would be valid in the CPU's cache |
+//! | answer a line of the other group before the line of its place in the current one is back | both lines of a pair would be valid in the CPU's cache |
+//! | answer the first line of the other group before all recalls are done | the CPU would write the next request while this one's lines are taken |
 //! | recall the line whose request waits | the recall waits for that request (the CPU's cache holds it back until then) |
 //! | recall what was answered with "try again" before the next signal | the CPU may still read it, and must see it go before it sees the other |
 //! | act on the order of requests, or on how many there are | prefetches overtake each other, are dropped, and come twice |
@@ -119,6 +130,8 @@ pub enum Event {
     Evicted(u16),
     /// A recall is done.
     Recalled(u16),
+    /// The device has what a line of each group, by its place there, has of the response.
+    Filled(u16),
     /// The device has a response.
     Responded,
     /// A turn's timer ran out.
@@ -139,6 +152,8 @@ pub enum Outcome {
 pub enum Action {
     /// The request is there, in this group.
     Deliver(u16),
+    /// Fill the line that is answered next.
+    Fill(u16),
     /// Fill the lines that are answered next, of this group.
     Publish(u16, Outcome),
     /// Answer the request for a line.
@@ -160,6 +175,8 @@ pub enum Violation {
     NotRecalled(u16),
     /// There is nothing to respond to, or there was a response already.
     NothingAsked,
+    /// A group has no such line, or it is the first, which is not filled before the response is whole.
+    NotFilled(u16),
 }
 
 impl std::fmt::Display for Violation {
@@ -169,6 +186,7 @@ impl std::fmt::Display for Violation {
             Violation::AskedTwice(line) => write!(f, "line {line} is asked for while its last request waits"),
             Violation::NotRecalled(line) => write!(f, "line {line} comes back without a recall"),
             Violation::NothingAsked => f.write_str("a response to nothing"),
+            Violation::NotFilled(index) => write!(f, "line {index} of a group is not filled before the others"),
         }
     }
 }
@@ -197,12 +215,17 @@ pub struct Exchange<const WORDS: usize> {
     pending: bool,
     /// Its response is there.
     ready: bool,
+    /// Lines of it that are there before, by their place in a group.
+    filled: LineSet<WORDS>,
     /// The turn's timer ran out.
     expired: bool,
     /// What the CPU's cache may have.
     held: LineSet<WORDS>,
     /// What it asked for and was not answered.
     asked: LineSet<WORDS>,
+    /// Lines to fill and to answer, and those that were filled since the last signal.
+    fills: LineSet<WORDS>,
+    given: LineSet<WORDS>,
     /// Answers to give.
     answers: LineSet<WORDS>,
     /// Recalls to start.
@@ -226,9 +249,12 @@ impl<const WORDS: usize> Exchange<WORDS> {
             turn: 0,
             pending: false,
             ready: false,
+            filled: LineSet::EMPTY,
             expired: false,
             held: LineSet::EMPTY,
             asked: LineSet::EMPTY,
+            fills: LineSet::EMPTY,
+            given: LineSet::EMPTY,
             answers: LineSet::EMPTY,
             recalls: LineSet::EMPTY,
             later: LineSet::EMPTY,
@@ -257,6 +283,31 @@ impl<const WORDS: usize> Exchange<WORDS> {
     /// Whether a response may be given: a request was delivered, and nothing came of it yet.
     pub fn awaits_response(&self) -> bool {
         self.pending && !self.ready
+    }
+
+    /// Whether a request is signalled or delivered that has no response, so that lines of one may be filled.
+    pub fn may_fill(&self) -> bool {
+        (self.phase != Phase::Idle || self.pending) && !self.ready
+    }
+
+    /// Whether a line of the current group has come of a request that is signalled and not delivered yet.
+    pub fn has_come(&self, line: u16) -> bool {
+        self.phase == Phase::Recalling && !self.pending && !self.is_due(line)
+    }
+
+    /// The lines of the response that are there before the whole, by their place in a group.
+    pub fn filled(&self) -> &LineSet<WORDS> {
+        &self.filled
+    }
+
+    /// Whether a line was filled since the last signal.
+    pub fn was_filled(&self, line: u16) -> bool {
+        self.given.contains(line)
+    }
+
+    /// Whether the CPU's cache may have a line, or it is on its way back.
+    fn is_due(&self, line: u16) -> bool {
+        [&self.held, &self.recalls, &self.later, &self.recalling].iter().any(|set| set.contains(line))
     }
 
     /// The lines that the CPU's cache may have.
@@ -292,6 +343,9 @@ impl<const WORDS: usize> Exchange<WORDS> {
             }
             Event::Recalled(line) if !self.recalling.remove(line) => return Err(Violation::NotRecalled(line)),
             Event::Recalled(line) => drop(self.held.remove(line)),
+            Event::Filled(index) if index == 0 || index >= self.plan.group => return Err(Violation::NotFilled(index)),
+            Event::Filled(_) if !self.may_fill() => return Err(Violation::NothingAsked),
+            Event::Filled(index) => self.filled.insert(index),
             Event::Responded if !self.awaits_response() => return Err(Violation::NothingAsked),
             Event::Responded => self.ready = true,
             Event::Expired(turn) => self.expired |= turn == self.turn && self.phase != Phase::Idle,
@@ -309,6 +363,11 @@ impl<const WORDS: usize> Exchange<WORDS> {
         if let Some((group, outcome)) = self.publish.take() {
             return Some(Action::Publish(group, outcome));
         }
+        if let Some(line) = self.fills.take_first() {
+            self.answers.insert(line);
+            self.given.insert(line);
+            return Some(Action::Fill(line));
+        }
         // Answers before recalls: a line that is answered now may be recalled at once.
         if let Some(line) = self.answers.take_first() {
             return Some(Action::Answer(line));
@@ -323,6 +382,13 @@ impl<const WORDS: usize> Exchange<WORDS> {
 
     /// Goes on as far as it goes.
     fn advance(&mut self) {
+        self.go_on();
+        if self.phase != Phase::Idle && !self.filled.is_empty() {
+            self.answer_filled();
+        }
+    }
+
+    fn go_on(&mut self) {
         loop {
             match self.phase {
                 Phase::Idle if self.asked.and(&self.plan.group_set(self.turn.wrapping_add(1))).is_empty() => {
@@ -340,7 +406,7 @@ impl<const WORDS: usize> Exchange<WORDS> {
                     self.pending = true;
                 }
                 Phase::Working if self.ready => {
-                    (self.pending, self.ready) = (false, false);
+                    (self.pending, self.ready, self.filled) = (false, false, LineSet::EMPTY);
                     self.publish(Outcome::Response);
                 }
                 Phase::Working if self.expired => self.publish(Outcome::TryAgain),
@@ -354,6 +420,7 @@ impl<const WORDS: usize> Exchange<WORDS> {
         self.phase = Phase::Recalling;
         self.expired = false;
         self.start_timer = true;
+        self.given = LineSet::EMPTY;
         let group = self.held.and(&self.plan.group_set(self.turn));
         let overflow = self.held.and(&self.plan.overflow_set());
         (self.recalls, self.later) = match self.plan.recalls {
@@ -372,6 +439,20 @@ impl<const WORDS: usize> Exchange<WORDS> {
         self.answer_all(self.asked.and(&readable));
     }
 
+    /// Answers requests for lines of the other group that are filled, and in whose place the current one's line is back.
+    fn answer_filled(&mut self) {
+        let mut filled = self.filled;
+        while let Some(index) = filled.take_first() {
+            let [taken, given] =
+                [self.turn, self.turn.wrapping_add(1)].map(|turn| self.plan.line((turn & 1) as u16, index));
+            if self.asked.contains(given) && !self.is_due(taken) {
+                self.asked.remove(given);
+                self.held.insert(given);
+                self.fills.insert(given);
+            }
+        }
+    }
+
     /// Answers requests.
     fn answer_all(&mut self, lines: LineSet<WORDS>) {
         self.answers = self.answers.or(&lines);
@@ -387,6 +468,28 @@ mod tests {
     fn actions(exchange: &mut Exchange<1>, event: Event) -> Vec<Action> {
         exchange.handle(event).expect("an event that can be");
         std::iter::from_fn(|| exchange.next_action()).collect()
+    }
+
+    #[test]
+    fn a_line_is_filled_for_a_request_and_never_a_groups_first() {
+        let plan = Plan { group: 2, overflow: 1, recalls: Recalls::Together };
+        let mut exchange = Exchange::<1>::new(plan).expect("five lines");
+        assert_eq!(exchange.handle(Event::Filled(1)), Err(Violation::NothingAsked));
+        assert_eq!(actions(&mut exchange, Event::Request(1)), [Action::Answer(1)]);
+        assert_eq!(actions(&mut exchange, Event::Request(3)), [Action::StartTimer(0), Action::Recall(1)]);
+        for index in [0, 2, 4] {
+            assert_eq!(exchange.handle(Event::Filled(index)), Err(Violation::NotFilled(index)));
+        }
+        // Filled and asked for, it waits for the line in its place.
+        assert!(!exchange.has_come(1) && actions(&mut exchange, Event::Filled(1)).is_empty());
+        let back = actions(&mut exchange, Event::Recalled(1));
+        assert_eq!(back, [Action::Deliver(0), Action::Fill(3), Action::Answer(3)]);
+        assert!(exchange.was_filled(3) && !exchange.was_filled(2));
+        // The first one waits for the end, and nothing is filled after it.
+        assert!(actions(&mut exchange, Event::Request(2)).is_empty());
+        let end = actions(&mut exchange, Event::Responded);
+        assert_eq!(end, [Action::Publish(1, Outcome::Response), Action::Answer(2)]);
+        assert_eq!(exchange.handle(Event::Filled(1)), Err(Violation::NothingAsked));
     }
 
     #[test]

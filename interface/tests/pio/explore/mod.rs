@@ -40,6 +40,7 @@ fn setting(variant: Variant, exclusive: bool) -> Setting {
         },
         evictions: true,
         time_outs: true,
+        fills: false,
         prefetcher: false,
         writes_back_first: false,
         units: None,
@@ -104,17 +105,33 @@ fn groups_of_lines_with_prefetches_in_any_order() {
 }
 
 #[test]
+fn lines_of_a_response_that_are_answered_before_its_end() {
+    // Whenever a line is filled: while the request is on its way, while the device works, after "try again".
+    let filling = |variant| Setting { fills: true, ..setting(variant, true) };
+    for (request, response, states) in [(2, 2, 90_935), (1, 2, 90_750)] {
+        explored(&Setting { evictions: false, ..filling(Variant::Invoke { request, response }) }, states);
+    }
+    explored(&Setting { writes_back_first: true, evictions: false, ..filling(GROUPS) }, 120_631);
+    explored(&Setting { time_outs: false, ..filling(GROUPS) }, 31_750);
+    // A minute in an unoptimised build.
+    if !cfg!(debug_assertions) {
+        explored(&filling(GROUPS), 1_190_912);
+    }
+}
+
+#[test]
 fn random_runs_of_larger_machines_lose_nothing() {
     // A million each in an optimised build.
     let exchanges = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
     let groups = setting(Variant::Invoke { request: 3, response: 3 }, true);
+    let filling = Setting { fills: true, ..groups.clone() };
     let mixed = setting(Variant::Invoke { request: 2, response: 3 }, false);
-    let mixed = Setting { writes_back_first: true, ..mixed };
+    let mixed = Setting { writes_back_first: true, fills: true, ..mixed };
     let transmit = setting(Variant::Transmit, false);
     let transmit = Setting { plan: Plan { overflow: 4, ..transmit.plan }, ..transmit };
     let receive = Setting { prefetch: Prefetch::AfterControl, ..setting(Variant::Receive, true) };
     let receive = Setting { plan: Plan { overflow: 4, ..receive.plan }, ..receive };
-    for (seed, setting) in (1..).zip([groups, mixed, transmit, receive]) {
+    for (seed, setting) in (1..).zip([groups, filling, mixed, transmit, receive]) {
         let walked = walk::walk(&setting, seed, exchanges).unwrap_or_else(|fault| panic!("{setting:?}\n{fault}"));
         println!("{:?}: {exchanges} exchanges, {walked:?}", setting.variant);
         assert!(walked.evictions > exchanges / 2 && walked.time_outs > exchanges / 20, "{walked:?}");
@@ -125,7 +142,8 @@ fn random_runs_of_larger_machines_lose_nothing() {
 fn a_planted_mistake_is_found() {
     // A cache that gives nothing up is enough for what only groups show.
     let groups = Setting { evictions: false, ..setting(GROUPS, true) };
-    let settings = [setting(PAIR, true), setting(Variant::Receive, true), groups];
+    let filling = Setting { fills: true, ..groups.clone() };
+    let settings = [setting(PAIR, true), setting(Variant::Receive, true), groups, filling];
     for mutation in Mutation::ALL {
         let fault = settings.iter().find_map(|setting| {
             let fault = explore(setting, mutation).err()?;

@@ -39,11 +39,15 @@ pub enum Mutation {
     TakesContinueForRequest,
     /// A line that is asked for again is not answered again.
     AnswersOnce,
+    /// A line is answered before the end of the response, and what the response has in it is not written.
+    AnswersUnfilled,
+    /// A line is answered as soon as it is filled, though the request's line of its place is not back.
+    FillsBeforeRecalled,
 }
 
 impl Mutation {
     /// All mistakes.
-    pub const ALL: [Mutation; 17] = [
+    pub const ALL: [Mutation; 19] = [
         Mutation::NoFence,
         Mutation::DataBeforeControl,
         Mutation::TurnsOnlyOnResponse,
@@ -61,5 +65,7 @@ impl Mutation {
         Mutation::OnlyFirstLineSignals,
         Mutation::TakesContinueForRequest,
         Mutation::AnswersOnce,
+        Mutation::AnswersUnfilled,
+        Mutation::FillsBeforeRecalled,
     ];
 }

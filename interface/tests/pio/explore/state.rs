@@ -63,6 +63,8 @@ pub struct Setting {
     pub evictions: bool,
     /// The device's timer may run out at any time.
     pub time_outs: bool,
+    /// The device may have lines of its response before all of it, and before all of the request.
+    pub fills: bool,
     /// A prefetcher may ask for the other line of a pair at any time.
     pub prefetcher: bool,
     /// The cache writes a changed line back before it answers a recall, as over CXL.mem.

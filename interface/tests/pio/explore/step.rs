@@ -23,6 +23,8 @@ pub enum Step {
     Evict(u16),
     /// A prefetcher asks for a line.
     Prefetcher(u16),
+    /// The device has what is in the n-th line of its response.
+    Fill(u16),
     /// The device has its response.
     Respond,
     /// A timer runs out.
@@ -92,6 +94,10 @@ pub fn steps(setting: &Setting, mutation: Mutation, state: &State, steps: &mut V
         if setting.prefetcher && line < 2 * setting.plan.group && idle && can_issue(setting, state, line, false) {
             steps.push(Step::Prefetcher(line));
         }
+    }
+    if setting.fills && state.exchange.may_fill() {
+        let lines = 1..setting.response_lines(cpu.current).len() as u16;
+        steps.extend(lines.filter(|index| !state.exchange.filled().contains(*index)).map(Step::Fill));
     }
     if state.exchange.awaits_response() {
         steps.push(Step::Respond);
@@ -188,6 +194,14 @@ impl Change<'_> {
             Step::Prefetcher(line) => {
                 self.access(line, false);
                 Ok(())
+            }
+            Step::Fill(index) => {
+                if self.mutation == Mutation::FillsBeforeRecalled {
+                    let current = (self.state.exchange.turn() & 1) as u16;
+                    let _ = self.state.exchange.handle(Event::Recalled(self.setting.plan.line(current, index)));
+                    self.drain()?;
+                }
+                self.event(Event::Filled(index))
             }
             Step::Respond => self.event(Event::Responded),
             Step::Expire(place) => {
@@ -387,7 +401,7 @@ impl Change<'_> {
             }
             match self.mutation {
                 // The device has taken it for done before.
-                Mutation::AnswersBeforeRecalled | Mutation::RecallsTryAgainAtOnce => {
+                Mutation::AnswersBeforeRecalled | Mutation::RecallsTryAgainAtOnce | Mutation::FillsBeforeRecalled => {
                     let _ = self.state.exchange.handle(Event::Recalled(line));
                     self.drain()?;
                 }
@@ -439,6 +453,12 @@ impl Change<'_> {
     fn act(&mut self, action: Action) -> Result<(), String> {
         match action {
             Action::Deliver(group) => self.deliver(group),
+            Action::Fill(line) => {
+                if self.mutation != Mutation::AnswersUnfilled {
+                    self.state.home_data[usize::from(line)] = [Value::Response; 2];
+                }
+                Ok(())
+            }
             Action::Publish(group, outcome) => self.publish(group, outcome),
             Action::Answer(line) => {
                 let entry = &mut self.state.entries[usize::from(line)];
@@ -506,6 +526,10 @@ impl Change<'_> {
                 self.state.responded = true;
                 let wrong = self.state.wrong;
                 for line in self.setting.response_lines(1 - answered) {
+                    // The CPU may have it.
+                    if self.state.exchange.was_filled(line) {
+                        continue;
+                    }
                     let body = if wrong { Value::Old } else { Value::Response };
                     self.state.home_data[usize::from(line)] = [Value::Response, body];
                 }
