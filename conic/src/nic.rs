@@ -230,10 +230,12 @@ fn text_of(event: &Event) -> String {
         Event::Refused { process, user, reason, text } => {
             format!("process {process} of user {user} refused: {text} ({reason})")
         }
-        Event::Detached { session, name, why, faults, microseconds } => {
-            format!(
-                "client {session} detached: {name}, {why}, {faults} faults; its memory was back in {microseconds} us"
-            )
+        Event::Detached { session, name, why, faults, microseconds, kept } => {
+            let memory = match kept {
+                true => "its program has its memory still".to_owned(),
+                false => format!("its memory was back in {microseconds} us"),
+            };
+            format!("client {session} detached: {name}, {why}, {faults} faults; {memory}")
         }
         Event::Readdressed { session, name, mac, before } => {
             format!("client {session}: {name} is {mac} and was {before}")

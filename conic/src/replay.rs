@@ -103,7 +103,8 @@ enum Input {
 impl Input {
     fn open(&self, replay: Replay) -> Result<Box<dyn Port>, PortError> {
         Ok(match self {
-            Input::File(path) => Box::new(CapturePort::replay(path, replay)?),
+            // A pipe is waited for: nobody else is served here meanwhile.
+            Input::File(path) => Box::new(CapturePort::replay_from(CaptureReader::open(path)?, replay)?),
             Input::Sample(bytes) => {
                 let reader = CaptureReader::new(Cursor::new(bytes.clone()), "sample")?;
                 Box::new(CapturePort::replay_from(reader, replay)?)

@@ -61,7 +61,7 @@ pub enum Event {
         /// The one that it had before.
         before: String,
     },
-    /// A client is detached, and its memory returned.
+    /// A client is detached, and its memory returned, or kept for its program, which may use it still.
     Detached {
         /// Its session.
         session: u64,
@@ -73,6 +73,8 @@ pub enum Event {
         faults: u64,
         /// How long that took, in microseconds from the moment it was noticed.
         microseconds: u64,
+        /// Its memory is kept.
+        kept: bool,
     },
     /// This daemon took over from another.
     Adopted {
@@ -191,7 +193,7 @@ mod tests {
                 mac: text(),
             },
             Event::Crowded { clients: 1, text: text() },
-            Event::Detached { session: 1, name: text(), why: "closed", faults: 0, microseconds: 1 },
+            Event::Detached { session: 1, name: text(), why: "closed", faults: 0, microseconds: 1, kept: false },
             Event::Mirrored { network: text(), end: text(), file: text() },
             Event::NotMirrored { network: text(), end: text(), text: text() },
             Event::Readdressed { session: 1, name: text(), mac: text(), before: text() },

@@ -181,6 +181,8 @@ pub(crate) enum News {
     PortClosed {
         /// The connection's number.
         connection: u64,
+        /// Why not all that was sent to it is where it should be.
+        failed: Option<String>,
     },
     /// What the client of a connection has asked for is so, in every thread that must know.
     Agreed {

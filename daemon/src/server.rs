@@ -43,6 +43,7 @@ use region::{Departing, Leaving, Reports, Taken};
 use spare::Spare;
 
 use crate::bell::{Bell, Stop};
+use crate::capture::Writers;
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
 use crate::event::{Event, Log};
 use crate::journal::Journal;
@@ -252,6 +253,7 @@ impl Daemon {
     pub fn run(mut self) -> Result<(), DaemonError> {
         let mut events = Vec::with_capacity(64);
         loop {
+            let looked = clock::now();
             let timeout = self.until_next_deadline();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -274,7 +276,7 @@ impl Daemon {
                     return Ok(());
                 }
             }
-            self.give_up_on_the_slow();
+            self.give_up_on_the_slow(looked);
             self.try_again();
             if self.shut_until.is_some_and(|until| until <= clock::now()) {
                 self.open_door()?;
@@ -283,8 +285,8 @@ impl Daemon {
     }
 
     fn end(&mut self) {
-        // Networks end with their threads, which let go of every region; clients see their sockets closed.
-        self.networks.clear();
+        // Clients see their sockets closed.
+        let writers = Network::end_all(&mut self.networks);
         for Connection { channel, step, .. } in std::mem::take(&mut self.connections).into_values() {
             self.close(channel);
             step.into_bells().into_iter().for_each(|bell| self.close_bell(bell));
@@ -297,6 +299,7 @@ impl Daemon {
         unread.for_each(|channel| self.close(channel));
         self.closing.end(&self.reports);
         let _ = std::fs::remove_file(&self.config.socket);
+        Writers::wait_for(writers);
         self.journal.end();
     }
 
@@ -481,13 +484,21 @@ impl Daemon {
         read.into_iter().for_each(|channel| self.close(channel));
     }
 
-    fn give_up_on_the_slow(&mut self) {
-        let now = clock::now();
-        let late = self.connections.iter().filter(|(_, one)| one.deadline <= now);
+    /// Of those whose time was over when it was last looked whether anybody had said something: what others said before may lie unheard,
+    /// however long it took to act on what was heard with it.
+    fn give_up_on_the_slow(&mut self, looked: Time) {
+        let late = self.connections.iter().filter(|(_, one)| one.deadline <= looked);
         let late: Vec<(u64, String)> = late.map(|(&number, one)| (number, self.lateness(number, one))).collect();
         for (number, text) in late {
             self.refuse(number, refused(Reason::Timeout, text));
         }
+    }
+
+    /// Nobody was heard for a while: all have the time of a step from now on.
+    fn give_time_again(&mut self) {
+        let again = clock::now() + self.step_timeout();
+        let waiting = self.connections.values_mut().filter(|one| one.deadline < again);
+        waiting.for_each(|one| one.deadline = again);
     }
 
     /// What somebody is told for whom it is too late.
@@ -516,7 +527,7 @@ impl Daemon {
             News::Entered { connection } => self.pass_queues(connection),
             News::Heard { connection } => self.answer_is_true(connection),
             News::PortOpened(opened) => self.port_is_open(*opened),
-            News::PortClosed { connection } => self.port_is_closed(connection),
+            News::PortClosed { connection, failed } => self.port_is_closed(connection, failed),
             News::Agreed { connection, word } => self.agree(connection, &word),
             News::Departed(departing) => self.depart(departing),
             News::Copied => self.finish_closing(),

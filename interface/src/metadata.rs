@@ -16,7 +16,7 @@
 //! |---|---|---|---|
 //! | `BEGUN` | 48 | complete the checksum: its field holds the sum of the pseudo-header, not complemented | it is not complete, and need not be: the packet has been nowhere where it could change |
 //! | `NETWORK` | 49 | fill in the checksum of the IPv4 header | - |
-//! | `LARGE` | 50 | cut the TCP (or UDP) packet into several | it stands for several, or was never cut |
+//! | `LARGE` | 50 | cut the TCP (or UDP) packet into several; the sum of the pseudo-header is made anew | it stands for several, or was never cut |
 //! | `VLAN` | 51 | put the tag in | the tag was taken out |
 //! | `HASH` | 52 | - | the hash is there |
 //! | `TRANSPORT_GOOD`, `TRANSPORT_BAD` | 53, 54 | - | TCP's or UDP's checksum is right, or wrong; neither: there is none, or nobody looked |
@@ -24,8 +24,9 @@
 //!
 //! `BEGUN` and `HASH` share bits, so that there is one of them at most. The other bits are zero.
 //!
-//! Source of what a begun checksum is: Virtual I/O Device (VIRTIO) 1.2, 5.1.6. DPDK's `rte_net_intel_cksum_prepare` and Linux's
-//! `CHECKSUM_PARTIAL` leave the same sum in the field.
+//! Source of what a begun checksum is: Virtual I/O Device (VIRTIO) 1.2, 5.1.6. Linux's `CHECKSUM_PARTIAL` leaves the same sum in the field, and
+//! so does DPDK's `rte_net_intel_cksum_prepare`, but for what is to be cut, where it leaves it without the length: with `LARGE` the NIC makes
+//! the sum anew.
 
 /// The word; see the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -296,17 +296,23 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// What the system said; [`io::ErrorKind::Unsupported`] where an older kernel would have to be asked by a number that there is not.
+    /// What the system said, which of a process that has ended is `ESRCH`; [`io::ErrorKind::Unsupported`] where an older kernel would have to be asked by a number that there is not.
     pub fn peer_process(&self) -> io::Result<OwnedFd> {
         match socket::option::<i32>(self.0.as_fd(), libc::SOL_SOCKET, SO_PEERPIDFD) {
             // SAFETY: the kernel has just made it for this call, and nothing else owns it.
             Ok(descriptor) => return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
-            Err(error) if error.raw_os_error() != Some(libc::ENOPROTOOPT) => return Err(error),
+            Err(error) if error.raw_os_error() != Some(libc::ENOPROTOOPT) => return Err(of_process(error)),
             Err(_) => {}
         }
         let process = Pid::from_raw(self.peer()?.process).ok_or(io::ErrorKind::Unsupported)?;
         Ok(pidfd_open(process, PidfdFlags::NONBLOCK)?)
     }
+}
+
+/// What the system means by this where it is asked for a peer's process: of one that has ended, and that its parent has waited for, Linux
+/// before 6.16 says that the argument is not valid, and there is none.
+fn of_process(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::EINVAL) { io::Error::from_raw_os_error(libc::ESRCH) } else { error }
 }
 
 /// Who is at the other end of a Unix socket.

@@ -358,6 +358,24 @@ fn a_client_without_large_buffers_gets_packets_that_its_buffers_hold() {
     assert_eq!(cut(got), sent);
 }
 
+/// Who sends such frames would else leave places to others for which there is room.
+#[test]
+fn a_frame_that_no_buffer_of_a_client_holds_makes_nobody_stand_back() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut receiver = without_jumbo(&mut switch, Offloads::default());
+    // More than an eighth of the ring's places are taken.
+    for (count, length) in [(64, 100), (3, 9000), (100, 100)] {
+        for number in 0..count {
+            outside.give(frame(mac(200), mac(1), 1, number, length));
+        }
+        (0..8).for_each(|_| _ = switch.step(Time::ZERO));
+    }
+    let counted = counters(&switch, 1);
+    assert_eq!((counted.dropped_no_buffer, counted.dropped_full), (3, 0));
+    assert_eq!(receiver.receive().len(), 164);
+}
+
 #[test]
 fn no_packet_is_longer_than_a_client_takes_whoever_joined_it() {
     let outside = Outside::default();

@@ -9,7 +9,8 @@ use conic_interface::ccnic::{Descriptor, Flags};
 use conic_interface::metadata::{Begun, Metadata};
 use conic_native::KeptCore;
 use conic_nicd::switch::{Offloads, Rules, Switch, SwitchOptions, SwitchPort};
-use conic_port::offload::checksum::{Verdict, fill, verify};
+use conic_port::offload::Headers;
+use conic_port::offload::checksum::{Verdict, fill, fold, pseudo_header, verify};
 use conic_port::offload::virtio::{self, Checksum};
 use conic_port::{Counters, Port, PortError, Receive, Transmit};
 
@@ -159,6 +160,36 @@ fn a_large_packet_is_cut_for_who_wants_frames_and_passed_whole_to_who_takes_it()
     settle(&mut switch);
     let [(_, told)] = &whole.hear()[..] else { panic!("one frame") };
     assert_eq!((told.large(), told.begun()), (None, BEGUN.begun()));
+}
+
+/// DPDK's applications leave the sum of what is to be cut without the length.
+#[test]
+fn the_sum_of_what_is_to_be_cut_is_made_anew_whoever_takes_it() {
+    let gone = Arc::new(Mutex::new(Vec::new()));
+    let queue = Box::new(Unfinished(Arc::default(), Arc::clone(&gone), Counters::default()));
+    let mut switch =
+        Switch::new(SwitchOptions::default(), vec![SwitchPort { queues: vec![queue], vlan: None, circuit: None }]);
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut frames = attach(&mut switch, 2, PLAIN);
+    let mut whole = attach(&mut switch, 3, ALL);
+    // One that is one frame already, and one that is not.
+    for payload in [1000, 20_000] {
+        for to in [2, 3, 200] {
+            let mut packet = tcp(1, to, payload);
+            let headers = Headers::of(&packet).expect("a packet");
+            let sum = fold(pseudo_header(&packet, &headers, 0));
+            packet[50..52].copy_from_slice(&sum.to_be_bytes());
+            assert_ne!(packet, tcp(1, to, payload));
+            sender.ask(&packet, REQUEST.with_large(1448));
+            settle(&mut switch);
+        }
+        let got = frames.hear();
+        assert!(!got.is_empty() && got.iter().all(|(frame, _)| verify(frame).transport == Verdict::Good), "{payload}");
+        assert_eq!(whole.hear()[0].0[34..], tcp(1, 3, payload)[34..], "{payload}");
+        let sent = std::mem::take(&mut *gone.lock().expect("nobody panicked"));
+        assert_eq!(sent[0].0[34..], tcp(1, 200, payload)[34..], "{payload}");
+    }
+    assert_eq!(dropped(&switch, 1), 0);
 }
 
 #[test]

@@ -13,4 +13,4 @@ pub use error::{CaptureError, Problem};
 pub use reader::{CAPTURED_MAX, CaptureReader, Record};
 pub use replay::{CapturePort, Loops, Pace, Replay, ShortFrames, Speed};
 pub use timestamp::Timestamp;
-pub use writer::{CaptureFormat, CaptureWriter};
+pub use writer::{CaptureFormat, CaptureWriter, create_beside};

@@ -27,7 +27,7 @@ mod xdp;
 
 pub use capture::{
     CAPTURED_MAX, CaptureError, CaptureFormat, CapturePort, CaptureReader, CaptureWriter, Loops, Pace, Problem, Record,
-    Replay, ShortFrames, Speed, Timestamp,
+    Replay, ShortFrames, Speed, Timestamp, create_beside,
 };
 pub use counters::Counters;
 pub use dpdk::{DpdkError, DpdkOptions, DpdkProblem};

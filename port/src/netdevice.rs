@@ -66,6 +66,28 @@ pub(crate) fn index(name: &str) -> io::Result<u32> {
     u32::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
+/// What interfaces are asked about again and again through: a process that is out of descriptors asks on.
+pub(crate) fn inquiry() -> io::Result<OwnedFd> {
+    socket(libc::AF_INET, libc::SOCK_DGRAM, 0)
+}
+
+/// Whether there is no interface of this number any more, by a socket of its network namespace. A number is nobody else's later, a name
+/// may be; an answer that does not come says nothing of it.
+pub(crate) fn is_gone(through: BorrowedFd<'_>, index: u32) -> bool {
+    let mut request = request("");
+    request.ifr_ifru.ifru_ifindex = index as libc::c_int;
+    let named = ioctl(through, libc::SIOCGIFNAME, &mut request);
+    named.is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV))
+}
+
+/// Whether the interface was taken down, by a socket of its network namespace.
+pub(crate) fn is_down(through: BorrowedFd<'_>, name: &str) -> bool {
+    let mut request = request(name);
+    // SAFETY: the kernel has answered SIOCGIFFLAGS, which fills in this member; any bits are an integer.
+    let flags = ioctl(through, libc::SIOCGIFFLAGS, &mut request).map(|()| unsafe { request.ifr_ifru.ifru_flags });
+    flags.is_ok_and(|flags| i32::from(flags) & libc::IFF_UP == 0)
+}
+
 /// Whether the interface of this name is the one that had this index; an error if it is another, or there is none.
 pub(crate) fn is_still(name: &str, index: u32) -> io::Result<()> {
     if self::index(name)? == index { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENODEV)) }
@@ -141,8 +163,7 @@ fn set(name: &str, what: u32, on: bool) -> io::Result<()> {
 
 /// A request about an interface, which goes through any socket of the network namespace.
 fn control(code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-    ioctl(socket.as_fd(), code, request)
+    ioctl(inquiry()?.as_fd(), code, request)
 }
 
 /// A socket that is closed when another program is run.
@@ -184,5 +205,15 @@ mod tests {
             let error = is_still(name, number).expect_err("it is another");
             assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{name} {number}");
         }
+    }
+
+    #[test]
+    fn an_interface_is_gone_only_where_the_kernel_says_that_its_number_is_nobodys() {
+        let (asks, loopback) = (inquiry().expect("a socket"), index("lo").expect("Linux has one"));
+        assert!(!is_gone(asks.as_fd(), loopback));
+        assert!(is_gone(asks.as_fd(), 0x7fff_ffff));
+        // What is no socket gives no answer.
+        let file = std::fs::File::open("/dev/null").expect("Linux has one");
+        assert!(!is_gone(file.as_fd(), 0x7fff_ffff));
     }
 }

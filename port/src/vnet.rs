@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::legacy::{Heir, broken};
-use crate::offload::segment::{LONGEST, Segments};
+use crate::offload::segment::{LEAST_PIECE_OF_PORT, LONGEST, Segments};
 use crate::offload::virtio::{Checksum, Metadata, Segmentation};
 use crate::offload::{Headers, checksum};
 
@@ -71,12 +71,13 @@ impl Cutter {
     }
 
     /// Begins with the packet in the first `length` bytes of the room; `false` where it is not what the metadata says, or
-    /// its frames would be longer than `longest`.
+    /// its frames would be longer than `longest`, or crumbs.
     pub(crate) fn begin(&mut self, length: usize, metadata: Metadata, longest: usize, work: &mut Work) -> bool {
+        let size = metadata.segmentation.map_or(0, |segmentation| segmentation.size);
         let planned = metadata
             .segmentation
             .and_then(|segmentation| Segments::of(self.packet.get(..length)?, segmentation))
-            .filter(|segments| segments.longest() <= longest);
+            .filter(|segments| segments.longest() <= longest && (size >= LEAST_PIECE_OF_PORT || segments.is_one()));
         self.length = length;
         self.cut = planned;
         work.packets_cut += u64::from(planned.is_some());

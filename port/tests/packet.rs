@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 
 use crate::support::network::{
-    EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, wait, wait_for,
+    EXPERIMENT, alone, detail, frame, out_of_descriptors, packet_socket, pair, receive, receive_at, run, wait, wait_for,
 };
 use conic_fabric::Time;
 use conic_native::socket::set_option;
@@ -129,6 +129,7 @@ fn every_piece_of_a_packet_that_is_cut_has_the_tag_that_the_kernel_took_out() {
         let room = HEADER + size - 1;
         assert_eq!(port.receive(Time::ZERO, &mut vec![0; room]).unwrap(), Receive::Skipped);
         assert_eq!(detail(&port, "packets_cut"), 1);
+        assert_eq!(port.description().contains("with offloads"), offload, "{}", port.description());
     }
 }
 
@@ -319,6 +320,9 @@ fn what_was_there_can_be_forgotten_and_what_comes_then_is_received() {
         assert_eq!(receive(&mut port), sent, "behind {count}");
     }
     assert_eq!(port.counters().received_frames, 4);
+    // More came than there were slots; what the kernel dropped of it is not missed either.
+    port.finish().unwrap();
+    assert_eq!(port.counters().missed, 0);
 }
 
 #[test]
@@ -448,6 +452,29 @@ fn an_interface_that_is_removed_is_an_error_once_and_then_the_end() {
         assert_eq!(port.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap(), Transmit::Refused);
         assert!(!port.is_up());
     }
+}
+
+#[test]
+fn an_interface_that_is_down_while_the_process_is_out_of_descriptors_is_still_there() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions::new("v0")).unwrap();
+    let mut socket = packet_socket("v1");
+    run("ip", &["link", "set", "v0", "down"]);
+    let taken = out_of_descriptors();
+    let mut buffer = [0; MAX_FRAME];
+    for milliseconds in [11, 22, 33] {
+        let now = Time::from_nanoseconds(1_000_000 * milliseconds);
+        assert_eq!(port.receive(now, &mut buffer).unwrap(), Receive::None);
+        assert!(port.next_due().is_some(), "nobody would say when it is up, or gone");
+    }
+    drop(taken);
+    run("ip", &["link", "set", "v0", "up"]);
+    wait_for(&socket, 100);
+    let sent = frame(60, EXPERIMENT, 1);
+    socket.write_all(&sent).unwrap();
+    assert_eq!(receive(&mut port), sent);
 }
 
 #[test]

@@ -1,16 +1,20 @@
 //! The contract of a port, for the loopback and for replayed and recorded captures.
 
-use std::io::Cursor;
+use std::fs::{File, OpenOptions};
+use std::io::{Cursor, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::support::{Fixture, frame, read_sound};
 use conic_fabric::Time;
+use conic_native::{clock, yield_core};
 use conic_port::{
-    CapturePort, CaptureReader, Loopback, Loops, MAX_FRAME, MIN_FRAME, Pace, Port, Receive, Replay, ShortFrames, Speed,
-    Timestamp, Transmit,
+    CaptureFormat, CapturePort, CaptureReader, CaptureWriter, Loopback, Loops, MAX_FRAME, MIN_FRAME, Pace, Port,
+    PortSpec, Receive, Replay, ShortFrames, Speed, Timestamp, Transmit,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 fn nanoseconds(count: u64) -> Time {
     Time::from_nanoseconds(count)
@@ -329,6 +333,117 @@ fn a_broken_capture_gives_its_sound_frames_then_one_error_then_the_end() {
     );
     assert_eq!(port.receive(Time::ZERO, &mut buffer).unwrap(), Receive::End);
     assert_eq!((port.next_due(), port.counters().received_frames), (None, 2));
+}
+
+/// A pipe in a folder, and its end for writing, which is there when somebody reads.
+fn pipe(folder: &Path, name: &str) -> std::path::PathBuf {
+    let path = folder.join(name);
+    mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    path
+}
+
+/// The thread that serves a network has others to serve.
+#[test]
+fn a_pipe_that_is_replayed_is_waited_for_while_it_is_opened_and_not_any_more() {
+    // A block that is passed over is longer than one read of a pipe gives, and comes in two parts.
+    let mut pcapng = Vec::new();
+    let mut writer = CaptureWriter::new(&mut pcapng, CaptureFormat::Pcapng, "bytes");
+    writer.finish().unwrap();
+    drop(writer);
+    let block = 100_000u32;
+    pcapng.extend([0x0bad_u32.to_le_bytes(), block.to_le_bytes()].concat());
+    pcapng.resize(pcapng.len() + block as usize - 12, 0xee);
+    pcapng.extend(block.to_le_bytes());
+    let mut packets = Fixture::pcap_nanoseconds(false).bytes;
+    let head = packets.len();
+    packets.extend(Fixture::pcap_nanoseconds(false).record(0, 0, &frame(200, 1), 200).bytes.split_off(head));
+    for (name, bytes, frames, parts) in
+        [("a.pcap", packets, 1, [24, 30, 100]), ("a.pcapng", pcapng, 0, [60, 70, 50_000])]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = pipe(folder.path(), name);
+        let writes = {
+            let (path, bytes) = (path.clone(), bytes[..parts[0]].to_vec());
+            std::thread::spawn(move || {
+                let mut end = OpenOptions::new().write(true).open(path).unwrap();
+                end.write_all(&bytes).unwrap();
+                end
+            })
+        };
+        let mut port = CapturePort::replay(&path, Replay::default()).unwrap();
+        let mut end = writes.join().unwrap();
+        let mut buffer = [0; MAX_FRAME];
+        for (from, to) in [(parts[0], parts[1]), (parts[1], parts[2])] {
+            assert_eq!(port.receive(Time::ZERO, &mut buffer).unwrap(), Receive::None, "{name}");
+            assert!(port.next_due().is_none() && port.descriptor().is_some(), "{name}: it is slept on");
+            end.write_all(&bytes[from..to]).unwrap();
+        }
+        assert_eq!(port.receive(Time::ZERO, &mut buffer).unwrap(), Receive::None, "{name}");
+        let rest = bytes[parts[2]..].to_vec();
+        let writes = std::thread::spawn(move || end.write_all(&rest).unwrap());
+        let mut came = 0;
+        loop {
+            match port.receive(Time::ZERO, &mut buffer).unwrap() {
+                Receive::Frame { length, .. } => {
+                    assert_eq!(buffer[..length], frame(200, 1));
+                    came += 1;
+                }
+                Receive::End => break,
+                _ => yield_core(),
+            }
+        }
+        writes.join().unwrap();
+        assert_eq!(came, frames, "{name}");
+    }
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_full_and_what_was_taken_is_written_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pipe(folder.path(), "a.pcap");
+    let opens = {
+        let path = path.clone();
+        std::thread::spawn(move || File::open(path).unwrap())
+    };
+    let mut port = CapturePort::record(&path, Timestamp::default()).unwrap();
+    let mut reader = opens.join().unwrap();
+    let taken = (0..1000).take_while(|_| port.transmit(Time::ZERO, &frame(1000, 1)).unwrap() == Transmit::Accepted);
+    let taken = taken.count();
+    assert!((200..1000).contains(&taken), "{taken} frames found room");
+    assert_eq!((port.counters().transmit_full, port.counters().transmitted_frames), (1, taken as u64));
+    let reads = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        all
+    });
+    port.finish().unwrap();
+    drop(port);
+    assert_eq!(reads.join().unwrap().len(), 24 + taken * 1016);
+}
+
+/// As `conic nic` and `conic bridge` open it, with the times of the machine's clock.
+#[test]
+fn a_port_that_records_dates_what_it_records() {
+    let folder = tempfile::tempdir().unwrap();
+    for spec in ["capture:record=", "impair:delay=0us+capture:record="] {
+        let path = folder.path().join("recorded.pcap");
+        let spec = format!("{spec}{}", path.display()).parse::<PortSpec>().unwrap();
+        assert!(spec.records());
+        // The second goes on where there is a file of another process.
+        let mut port = if path.exists() { spec.inherit(Vec::new()) } else { spec.open() }.unwrap().remove(0);
+        assert_eq!(port.transmit(clock::now(), &frame(60, 1)).unwrap(), Transmit::Accepted);
+        port.flush(clock::now()).unwrap();
+        port.finish().unwrap();
+    }
+    for name in ["recorded.pcap", "recorded.1.pcap"] {
+        let path = folder.path().join(name);
+        let mut reader = CaptureReader::open(&path).unwrap();
+        let dated = reader.next_record().unwrap().unwrap().timestamp.unwrap().nanoseconds();
+        // The file system dates by the same clock.
+        let written = path.metadata().unwrap().mtime() as u64;
+        assert!((dated / 1_000_000_000).abs_diff(written) < 60, "{name}: {dated} ns since 1970");
+        assert!(reader.next_record().unwrap().is_none(), "one frame is in {name}");
+    }
 }
 
 #[test]

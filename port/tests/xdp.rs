@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use crate::support::network::{
-    EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, wait_for,
+    EXPERIMENT, alone, detail, frame, out_of_descriptors, packet_socket, pair, receive, receive_at, run, wait_for,
 };
 use conic_check::skipped;
 use conic_fabric::Time;
@@ -297,14 +297,22 @@ fn a_port_that_is_not_emptied_loses_frames_counts_them_and_goes_on() {
         + detail(&port, "kernel_fill_ring_empty");
     assert!(kernel > 0);
     let missed = detail(&port, "kernel_receive_dropped") + detail(&port, "kernel_receive_ring_full");
+    // Whoever only looks at the counters finds them, once it is time for a look.
+    assert_eq!(port.receive(Time::from_nanoseconds(11_000_000), &mut buffer).unwrap(), Receive::None);
     for _ in 0..2 {
-        port.finish().unwrap();
         assert_eq!(port.counters().missed, missed, "each is counted once");
+        port.finish().unwrap();
     }
     let sent = frame(99, EXPERIMENT, 2);
     socket.write_all(&sent).unwrap();
     assert_eq!(receive(&mut port), sent);
     check_frames(&port, 64);
+    // Who goes on with the socket has missed none of these.
+    let legacy = port.bequeath().expect("it can");
+    drop(port);
+    let mut port = XdpSocket::inherit(&small(), vec![legacy]).unwrap().remove(0);
+    port.finish().unwrap();
+    assert_eq!(port.counters().missed, 0);
 }
 
 #[test]
@@ -380,6 +388,22 @@ fn an_interface_that_goes_down_keeps_the_port_and_one_that_is_removed_ends_it() 
     assert!(error.contains("v0 can no longer be used"), "{error}");
     assert_eq!(port.receive(Time::ZERO, &mut buffer).unwrap(), Receive::End);
     assert_eq!(port.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap(), Transmit::Refused);
+}
+
+#[test]
+fn a_process_that_is_out_of_descriptors_keeps_its_port() {
+    let Some(mut port) = open(1500, small()) else { return };
+    let mut socket = packet_socket("v1");
+    let taken = out_of_descriptors();
+    let mut buffer = [0; MAX_FRAME];
+    for milliseconds in [11, 22, 33] {
+        let now = Time::from_nanoseconds(1_000_000 * milliseconds);
+        assert_eq!(port.receive(now, &mut buffer).unwrap(), Receive::None);
+    }
+    drop(taken);
+    let sent = frame(60, EXPERIMENT, 1);
+    socket.write_all(&sent).unwrap();
+    assert_eq!(receive(&mut port), sent);
 }
 
 #[test]

@@ -21,11 +21,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use conic_client::Operator;
+use conic_fabric::Time;
+use conic_native::clock;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
-use sample::Sample;
+use sample::{Sample, has_ended};
 use view::{Order, View};
 
 /// Show what a running NIC does: networks, clients, ports, rates, drops by reason.
@@ -108,6 +110,8 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn look(&mut self) -> Result<Sample, Box<dyn Error>> {
+        // A daemon that takes over goes on with the connection, which names the one before for as long as it lasts.
+        self.operator.take_if(|operator| operator.process().is_ok_and(has_ended));
         let looked = match &self.operator {
             Some(operator) => Sample::take(operator),
             None => {
@@ -163,14 +167,14 @@ fn watch(
     terminal: &mut ratatui::DefaultTerminal,
 ) -> Result<(), Box<dyn Error>> {
     let (mut order, mut paused, mut scroll, mut trouble) = (Order::Session, false, 0, None);
-    let mut latest = first.clone();
-    let mut view = View::of(&first, &latest, order);
+    let mut latest = Latest { looked: first.at, sample: first };
+    let mut view = View::of(&latest.sample, &latest.sample, order);
     loop {
         view.sort(order);
         scroll = scroll.min(view.clients.len().saturating_sub(1));
         let state = screen::State { socket: &options.socket, paused, scroll, trouble: trouble.as_deref(), keys: true };
         terminal.draw(|frame| screen::draw(frame, &view, &state))?;
-        let left = options.interval.saturating_sub(latest.age());
+        let left = latest.until_next(clock::now(), options.interval);
         // While it is stopped only keys change anything.
         if event::poll(if paused { options.interval } else { left })? {
             match key(&event::read()?) {
@@ -182,17 +186,32 @@ fn watch(
                 None => {}
             }
         } else if !paused {
-            match source.look() {
-                Ok(sample) => {
-                    view = View::of(&latest, &sample, order);
-                    (latest, trouble) = (sample, None);
-                }
-                Err(error) => {
-                    trouble = Some(error.to_string());
-                    latest.touch();
-                }
-            }
+            let looked = source.look();
+            trouble = looked.as_ref().err().map(ToString::to_string);
+            view = latest.follow(clock::now(), looked.ok(), order).unwrap_or(view);
         }
+    }
+}
+
+/// The last answer, and when it was looked last, which may have been in vain.
+struct Latest {
+    sample: Sample,
+    looked: Time,
+}
+
+impl Latest {
+    /// How long it is until the next look.
+    fn until_next(&self, now: Time, interval: Duration) -> Duration {
+        interval.saturating_sub(Duration::from_nanos(now.since(self.looked).nanoseconds()))
+    }
+
+    /// Takes the answer of a look at this moment, if there is one: what was gained since the last one, over the whole time since then.
+    fn follow(&mut self, now: Time, answer: Option<Sample>, order: Order) -> Option<View> {
+        self.looked = now;
+        let answer = answer?;
+        let view = View::of(&self.sample, &answer, order);
+        self.sample = answer;
+        Some(view)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::time::Duration;
+use std::path::Path;
 
 use conic_client::Operator;
 use conic_fabric::Time;
@@ -129,16 +129,12 @@ impl Sample {
         let process = operator.process().unwrap_or(0);
         Ok(Sample { at: clock::now(), process, list, ran: ran(process) })
     }
+}
 
-    /// How long ago it was taken.
-    pub fn age(&self) -> Duration {
-        Duration::from_nanos(clock::now().since(self.at).nanoseconds())
-    }
-
-    /// Makes it as if it was taken now, for whoever tries again after an interval.
-    pub fn touch(&mut self) {
-        self.at = clock::now();
-    }
+/// Whether the process that a connection was made to has ended, where the kernel shows it: another has taken over what that had.
+pub fn has_ended(process: i32) -> bool {
+    // A process of another namespace has no number here.
+    process > 0 && Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{process}")).exists()
 }
 
 /// An answer of the daemon.

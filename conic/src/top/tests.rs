@@ -1,12 +1,15 @@
 //! What is drawn of samples whose numbers are known.
 
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use conic_fabric::Time;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::sample::{Sample, read, ticks_a_second, ticks_of};
+use super::Latest;
+use super::sample::{Sample, has_ended, read, ticks_a_second, ticks_of};
 use super::screen::{State, draw, height_of, short};
 use super::view::{Order, Rate, View};
 
@@ -110,6 +113,27 @@ fn a_daemon_that_was_started_anew_begins_at_zero() {
     // The same session of the same process never counts down; if it does, it is another's.
     let view = View::of(&sample(10, 10, 5), &sample(11, 1, 9), Order::Session);
     assert_eq!(view.clients[0].sent.frames, 1000.0);
+}
+
+#[test]
+fn rates_behind_a_look_in_vain_are_over_the_whole_time() {
+    let (at, interval) = (|seconds: u64| Time::from_nanoseconds(seconds * 1_000_000_000), Duration::from_secs(1));
+    let mut latest = Latest { sample: sample(10, 10, 0), looked: at(10) };
+    assert!(latest.follow(at(11), None, Order::Session).is_none());
+    assert_eq!(latest.until_next(at(11), interval), interval, "it is not looked at once again");
+    let view = latest.follow(at(12), Some(sample(12, 30, 0)), Order::Session).expect("it is answered");
+    assert_eq!((view.seconds, view.clients[0].sent.frames), (2.0, 10_000.0));
+    let view = latest.follow(at(13), Some(sample(13, 30, 0)), Order::Session).expect("it is answered");
+    assert_eq!((view.seconds, view.clients[0].sent.frames), (1.0, 0.0));
+}
+
+#[test]
+fn a_process_that_has_ended_is_asked_for_no_more() {
+    let mut other = Command::new("true").spawn().expect("it starts");
+    let process = other.id() as i32;
+    other.wait().expect("it ends");
+    assert!(has_ended(process));
+    assert!(!has_ended(std::process::id() as i32) && !has_ended(0));
 }
 
 #[test]

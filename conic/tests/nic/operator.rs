@@ -137,6 +137,28 @@ fn an_operator_has_a_clients_frames_copied_to_a_file() {
     assert_eq!(captured(&file, 6), expected[..6]);
 }
 
+/// A NIC that is stopped as whoever administers a machine stops it, with as much on its way to the file as may be.
+#[test]
+fn what_was_copied_is_in_the_file_when_the_nic_has_ended() {
+    const FRAMES: usize = 1000;
+    let mut nic = Nic::start(&["--mode", "loopback"]);
+    let (client, mut queues) = attach(&nic.socket(), &small(1));
+    let file = nic.folder.path().join("a.pcap");
+    let end = format!("client:{} {}", client.attached().session, file.display());
+    assert_eq!(ctl(&nic.socket(), &format!("mirror {end}")), (true, String::new()));
+    for number in 0..FRAMES {
+        let sent = frame(&mut queues[0], client.mac(), client.mac(), 1500, number as u64);
+        send(&mut queues[0], sent);
+        receive(&mut queues[0]);
+    }
+    let process = rustix::process::Pid::from_child(&nic.child);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it runs");
+    assert!(nic.child.wait().expect("it ends").success());
+    let mut reader = conic_port::CaptureReader::open(&file).expect("a capture");
+    let copied = std::iter::from_fn(|| reader.next_record().expect("it is whole"));
+    assert_eq!(copied.count(), FRAMES);
+}
+
 #[test]
 fn flags_say_whose_frames_are_copied_from_the_start() {
     let said = |mirrors: &[&str], more: &str| {

@@ -6,7 +6,7 @@
 //! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, and the regions of detached clients that these may use still | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
-//! | 5 | closes the devices that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
+//! | 5 | closes the devices and files that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
 //!
 //! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4, that of a device step 5 too. A packet socket gets a copy
 //! of each frame, the new one's as well: what has come to that when the old threads have ended is dropped, or it would come twice.
@@ -30,7 +30,7 @@ use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::{Channel, Listener, Peer, refuse_descriptors};
 use conic_native::{Memory, clock};
 use conic_nicd::config::EndConfig;
-use conic_nicd::switch::{Party, Rules, Suspended};
+use conic_nicd::switch::{Circuit, Party, Rules, Suspended};
 use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -40,6 +40,7 @@ use super::mirror::Asked;
 use super::network::Network;
 use super::operator::split_piece;
 use super::{Daemon, DaemonError, system};
+use crate::capture::Writers;
 use crate::connection::{Connection, PortMove, Session, Step};
 use crate::event::Event;
 use crate::order::{Left, Order};
@@ -223,6 +224,8 @@ pub(super) struct Inheritance {
     guests: usize,
     kept: usize,
     ports: Expected,
+    /// Ports here, by network and number, that record to files which the other one may be writing until it has closed all its ports.
+    late: Vec<(usize, usize)>,
 }
 
 impl Inheritance {
@@ -236,7 +239,8 @@ impl Inheritance {
         let mut descriptors = descriptors.into_iter();
         let listener = descriptors.next().ok_or_else(|| cannot("the other NIC passed no socket"))?;
         let (metrics, ports) = (descriptors.next().map(TcpListener::from), Expected::of(ports));
-        Ok(Inheritance { channel, listener, metrics, next_session, next_circuit, clients, guests, kept, ports })
+        let late = Vec::new();
+        Ok(Inheritance { channel, listener, metrics, next_session, next_circuit, clients, guests, kept, ports, late })
     }
 
     /// The socket of its metrics, for whoever is to have metrics at the same address.
@@ -253,6 +257,11 @@ impl Inheritance {
     pub(super) fn claim_attached(&mut self, network: &str, first: (usize, usize)) -> Vec<(usize, Promise)> {
         self.ports.claim_attached(network, first)
     }
+
+    /// Has a port here opened when the other one has closed all of its own.
+    pub(super) fn open_late(&mut self, place: (usize, usize)) {
+        self.late.push(place);
+    }
 }
 
 impl Daemon {
@@ -266,6 +275,7 @@ impl Daemon {
         let wanted = ready.ok().and_then(|(word, _)| serde_json::from_value::<Vec<usize>>(word["ready"].clone()).ok());
         let Some(wanted) = wanted else {
             self.let_go(number, "closed");
+            self.give_time_again();
             return false;
         };
         let networks = self.networks.iter().enumerate();
@@ -293,8 +303,9 @@ impl Daemon {
         }
         let _ = link.say(&json!(Last::Done(to_be_closed)), &[]);
         // Behind the clients, who need not wait for it: a device takes its time.
-        self.networks.clear();
+        let writers = Network::end_all(&mut self.networks);
         let _ = link.say(&json!(Last::Closed), &[]);
+        Writers::wait_for(writers);
         self.journal.end();
         true
     }
@@ -361,8 +372,9 @@ impl Daemon {
 
     /// The new one's half: takes over from the daemon that listens at the configuration's socket.
     pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
-        let Inheritance { channel, listener, next_session, next_circuit, clients, guests, kept, mut ports, .. } =
-            inheritance;
+        let Inheritance {
+            channel, listener, next_session, next_circuit, clients, guests, kept, mut ports, late, ..
+        } = inheritance;
         let link = Link(&channel);
         let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
@@ -405,10 +417,11 @@ impl Daemon {
         self.journal.say(&Event::Adopted { clients, microseconds });
         kept.into_iter().for_each(|kept| self.go_on_keeping(kept));
         guests.into_iter().for_each(|guest| self.go_on_with_guest(guest));
-        if !closed.is_empty() {
+        if !closed.is_empty() || !late.is_empty() {
             // Who dies instead has closed them too.
             let _ = link.hear();
             self.inherit_ports(to_be_opened);
+            late.into_iter().for_each(|place| self.inherit_port(place, Vec::new()));
         }
         Ok(())
     }
@@ -454,12 +467,15 @@ impl Daemon {
     }
 
     /// Serves a client from where its queues stood.
-    fn go_on_with(&mut self, one: Arriving, stood: Stood) -> Result<(), DaemonError> {
+    fn go_on_with(&mut self, one: Arriving, mut stood: Stood) -> Result<(), DaemonError> {
         let Arriving { mut heir, network, channel, process, memory, map, notices, kick, bells } = one;
         let bytes = map.layout.bytes().next_multiple_of(4096);
         // It had passed the old one's quota; a smaller one holds for new clients only.
         self.quota.take_regardless(heir.user, heir.queues, bytes);
         let (bells, mac) = (Arc::new(bells), stood.rules.mac);
+        // As of a port: one end alone would be connected to nobody.
+        let configured = self.networks[network].config.circuit_of_client(&heir.name);
+        stood.rules.circuit = Circuit::behind(stood.rules.circuit, configured);
         let suspended = Suspended { session: heir.session, rules: stood.rules, positions: stood.positions };
         self.networks[network].attach(Order::Resume {
             suspended,

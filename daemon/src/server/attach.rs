@@ -221,7 +221,7 @@ impl Daemon {
         let Returned { taken, leaving, unread, at } = back;
         self.expect_no_more(taken.user);
         if let Some(leaving) = leaving {
-            self.log_leaving(taken.user, leaving, at);
+            self.log_leaving(taken.user, leaving, (at, false));
         }
         match unread {
             Some(channel) if channel.has_unread() => self.keep_unread(channel, taken),
@@ -252,10 +252,11 @@ impl Daemon {
         }
     }
 
-    pub(super) fn log_leaving(&mut self, user: u32, leaving: Leaving, at: Time) {
+    /// Says that a client has left, and whether its memory is kept, or was back at this moment.
+    pub(super) fn log_leaving(&mut self, user: u32, leaving: Leaving, (at, kept): (Time, bool)) {
         let Leaving { session, name, why, faults, noticed } = leaving;
         let microseconds = at.since(noticed).nanoseconds() / 1000;
-        let event = Event::Detached { session, name, why, faults, microseconds };
+        let event = Event::Detached { session, name, why, faults, microseconds, kept };
         if why == Reason::Operator.name() {
             // That is the operator's doing.
             self.journal.say(&event);

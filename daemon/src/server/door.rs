@@ -1,6 +1,6 @@
 //! Who comes in: connections are accepted as long as there are descriptors for them.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 
 use conic_control::{Message, Reason};
@@ -23,6 +23,33 @@ const MOST_CLOSING: usize = 256;
 /// For how long nobody is let in when descriptors have run out.
 const SHUT: Time = Time::from_nanoseconds(100_000_000);
 
+/// What becomes of who comes where the system gives no descriptor of his process.
+#[derive(Debug, PartialEq, Eq)]
+struct Unwatched {
+    /// What he is told, if he is there to hear it.
+    text: Option<String>,
+    /// It would be so with the next one too: nobody is let in for a while.
+    shuts: bool,
+}
+
+impl Unwatched {
+    /// By what the system says. Whoever may connect can end at once, again and again: that keeps nobody else out.
+    fn of(error: &io::Error) -> Unwatched {
+        let of = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+        // A process that has ended already wants nothing.
+        if of(Errno::SRCH) {
+            return Unwatched { text: None, shuts: false };
+        }
+        if error.kind() == ErrorKind::Unsupported {
+            let text = "the NIC does not see the processes of your PID namespace: give it the same, or Linux 6.5";
+            return Unwatched { text: Some(text.to_owned()), shuts: false };
+        }
+        let text = format!("the NIC cannot watch one process more: {error}: try again");
+        let shuts = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS].into_iter().any(of);
+        Unwatched { text: Some(text), shuts }
+    }
+}
+
 impl Daemon {
     /// Lets people in, from now on.
     pub(super) fn open_door(&mut self) -> Result<(), DaemonError> {
@@ -35,7 +62,7 @@ impl Daemon {
     }
 
     /// Lets nobody in for a while: who waits would otherwise be spoken of again and again, and this thread never sleep.
-    pub(super) fn shut_door(&mut self, error: &std::io::Error) {
+    pub(super) fn shut_door(&mut self, error: &io::Error) {
         let _ = epoll::delete(&self.epoll, self.listener.as_fd());
         if let Some(metrics) = &self.metrics {
             let _ = epoll::delete(&self.epoll, metrics.listener.as_fd());
@@ -64,18 +91,16 @@ impl Daemon {
         }
         let process = match channel.peer_process() {
             Ok(process) => process,
-            // A process that has ended already wants nothing.
-            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return self.close(channel),
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                let text = "the NIC does not see the processes of your PID namespace: give it the same, or Linux 6.5";
-                say(&channel, &Message::Refused(refused(Reason::Resources, text)));
-                return self.close(channel);
-            }
             Err(error) => {
-                let text = format!("the NIC cannot watch one process more: {error}: try again");
-                say(&channel, &Message::Refused(refused(Reason::Resources, text)));
+                let unwatched = Unwatched::of(&error);
+                if let Some(text) = unwatched.text {
+                    say(&channel, &Message::Refused(refused(Reason::Resources, text)));
+                }
                 self.close(channel);
-                return self.shut_door(&error);
+                if unwatched.shuts {
+                    self.shut_door(&error);
+                }
+                return;
             }
         };
         let number = self.next;
@@ -103,7 +128,7 @@ impl Daemon {
         self.closing.push(channel);
         self.close_what_waits();
         if self.closing.count() > MOST_CLOSING {
-            self.shut_door(&std::io::Error::other("connections cannot be closed for want of a thread"));
+            self.shut_door(&io::Error::other("connections cannot be closed for want of a thread"));
         }
     }
 
@@ -129,5 +154,24 @@ impl Daemon {
         } else {
             self.try_again_later();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_where_descriptors_or_memory_have_run_out_is_nobody_let_in() {
+        let of = |errno: Errno| Unwatched::of(&errno.into());
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS] {
+            assert!(of(errno).shuts && of(errno).text.is_some_and(|text| text.contains("try again")), "{errno}");
+        }
+        for errno in [Errno::INVAL, Errno::PERM, Errno::NODATA] {
+            assert!(!of(errno).shuts && of(errno).text.is_some(), "{errno}");
+        }
+        assert_eq!(of(Errno::SRCH), Unwatched { text: None, shuts: false });
+        let namespace = Unwatched::of(&ErrorKind::Unsupported.into());
+        assert!(!namespace.shuts && namespace.text.is_some_and(|text| text.contains("PID namespace")));
     }
 }

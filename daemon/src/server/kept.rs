@@ -53,7 +53,7 @@ impl Daemon {
         let _ = shutdown(&bell, Shutdown::Write);
         let Departing { memory, mut taken, leaving, unread, .. } = departing;
         if let Some(leaving) = leaving {
-            self.log_leaving(taken.user, leaving, clock::now());
+            self.log_leaving(taken.user, leaving, (clock::now(), true));
         }
         self.expect_no_more(taken.user);
         let (unread, read) = match unread {

@@ -29,7 +29,7 @@ impl Network {
     ///
     /// There is no such file to be made; the text says why.
     pub(super) fn mirror(&mut self, party: Party, asked: Asked) -> Result<(), String> {
-        let capture = Capture::start(asked.file.clone(), asked.most_bytes)?;
+        let capture = Capture::start(asked.file.clone(), asked.most_bytes, &self.writers)?;
         self.copy_to(party, Some(capture));
         self.forget_mirror(party);
         self.asked_mirrors.push((party, asked));
@@ -68,7 +68,7 @@ impl Network {
         };
         let asked = passed.clone().or_else(configured)?;
         let (end, network) = (party_text(party), self.config.name.clone());
-        let event = match Capture::start_beside_others(&asked.file, asked.most_bytes) {
+        let event = match Capture::start_beside_others(&asked.file, asked.most_bytes, &self.writers) {
             Ok((capture, file)) => {
                 self.copy_to(party, Some(capture));
                 self.asked_mirrors.extend(passed.map(|asked| (party, asked)));

@@ -16,14 +16,14 @@ use conic_nicd::switch::{
     Away, Circuit, Mirror, MirrorCounters, Mode, Offloads, Parts, Party, Pin, PortReport, RateLimit, Rules,
     SwitchOptions, SwitchPort, TrunkMap,
 };
-use conic_port::{Legacy, Port};
+use conic_port::{Legacy, Port, PortSpec};
 
 use super::DaemonError;
 use super::adopt::{Inheritance, Promise};
 use super::mirror::Asked;
 use super::region::Reports;
 use crate::bell::Bell;
-use crate::capture::Capture;
+use crate::capture::{Capture, Writers};
 use crate::order::{Answer, Left, Order, Report};
 use crate::worker::{Neighbour, Worker, WorkerOptions};
 
@@ -51,6 +51,8 @@ pub(super) struct Network {
     next_port: usize,
     /// Mirrors that an operator asked for.
     pub asked_mirrors: Vec<(Party, Asked)>,
+    /// Those that write mirrors' files.
+    pub writers: Writers,
 }
 
 impl Network {
@@ -218,6 +220,11 @@ impl Network {
         all
     }
 
+    /// Ends all with their threads, which let go of every region and port; who is still writing what mirrors have copied.
+    pub fn end_all(networks: &mut Vec<Network>) -> Vec<Writers> {
+        networks.drain(..).map(|network| network.writers).collect()
+    }
+
     /// What its threads have done, as if they were one.
     pub fn report(&self) -> Report {
         let asked: Vec<Receiver<Report>> = self.workers.iter().map(Worker::report).collect();
@@ -259,13 +266,16 @@ pub(super) fn start_networks(
         let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
         let (mut ports, mut own) = (BTreeMap::new(), Vec::new());
         for (number, port, promise) in ports_of((index, network), inheritance.as_deref_mut()) {
-            // A client comes with its own end of a circuit, and so does a port.
-            let circuit = promise.as_ref().map_or(network.circuit_of_port(number), |promise| promise.circuit);
+            let passed = promise.as_ref().and_then(|promise| promise.circuit);
+            let circuit = Circuit::behind(passed, network.circuit_of_port(number));
             let is_given = promise.is_some_and(|promise| promise.given);
-            // The queues of one that is given come when the other daemon's threads have ended.
-            let queues = if is_given { prepare(&port) } else { open(&port, Vec::new()) }.map_err(cannot)?;
-            let can_bequeath = is_given || queues.iter().all(|queue| queue.can_bequeath());
-            let count = port.spec().map_or(1, |spec| spec.queues());
+            let spec = port.spec().map_err(|error| cannot(error.to_string()))?;
+            // That of another port there may be the same file.
+            let is_late = spec.records() && inheritance.as_mut().map(|all| all.open_late((index, number))).is_some();
+            // The queues of one that is given come when the other daemon's threads have ended, and later where it has closed its own.
+            let queues = if is_given || is_late { prepare(&spec) } else { open(&port) }.map_err(cannot)?;
+            let can_bequeath = is_given || !is_late && queues.iter().all(|queue| queue.can_bequeath());
+            let count = spec.queues();
             let parts = Parts::new(number, count, network.threads);
             own.push((parts, SwitchPort { queues, vlan: port.vlan, circuit }));
             let is_attached = number >= network.ports.len();
@@ -277,7 +287,8 @@ pub(super) fn start_networks(
         let workers = started.map_err(|why| cannot(format!("its threads do not start: {why}")))?;
         let (config, clients, asked_mirrors) = (network.clone(), BTreeMap::new(), Vec::new());
         let next_port = ports.keys().max().map_or(0, |last| last + 1);
-        networks.push(Network { config, workers, clients, ports, next_port, asked_mirrors });
+        let writers = Writers::default();
+        networks.push(Network { config, workers, clients, ports, next_port, asked_mirrors, writers });
     }
     Ok(networks)
 }
@@ -371,16 +382,23 @@ fn deal(threads: usize, parts: &[Parts], ports: Vec<SwitchPort>) -> Vec<Dealt> {
     dealt
 }
 
-/// Opens a port's queues, or goes on with another daemon's if it gave some; the error says which, and what to do.
-pub(super) fn open(config: &PortConfig, inherited: Vec<Legacy>) -> Result<Vec<Box<dyn Port>>, String> {
+/// Opens a port's queues; the error says which, and what to do.
+pub(super) fn open(config: &PortConfig) -> Result<Vec<Box<dyn Port>>, String> {
     let spec = config.spec().map_err(|error| error.to_string())?;
-    let queues = if inherited.is_empty() { spec.open() } else { spec.inherit(inherited) };
+    spec.open().map_err(|error| error.to_string())
+}
+
+/// Goes on with another daemon's queues of a port if it gave some, and opens it otherwise. A file that the other one has recorded stays as
+/// it is.
+pub(super) fn go_on(config: &PortConfig, given: Vec<Legacy>) -> Result<Vec<Box<dyn Port>>, String> {
+    let spec = config.spec().map_err(|error| error.to_string())?;
+    let queues = if given.is_empty() && !spec.records() { spec.open() } else { spec.inherit(given) };
     queues.map_err(|error| error.to_string())
 }
 
-/// Does what can be done for a port that another daemon still has; no queues yet.
-fn prepare(config: &PortConfig) -> Result<Vec<Box<dyn Port>>, String> {
-    let spec = config.spec().map_err(|error| error.to_string())?;
+/// Does what can be done for a port that another daemon still has, or whose file it may be writing; no queues yet.
+fn prepare(spec: &PortSpec) -> Result<Vec<Box<dyn Port>>, String> {
+    spec.check(&|_| true).map_err(|error| error.to_string())?;
     spec.prepare().map(|()| Vec::new()).map_err(|error| error.to_string())
 }
 

@@ -47,7 +47,7 @@ impl Daemon {
         let (own, said) =
             (self.reports.clone(), "a mistake of the NIC in opening it, which its standard error tells of");
         let begun = aside(move || {
-            let opened = unless_it_panics(|| open(&config, Vec::new()));
+            let opened = unless_it_panics(|| open(&config));
             let queues = opened.unwrap_or_else(|| Err(said.to_owned()));
             let queues = Mutex::new(queues);
             own.tell(News::PortOpened(Box::new(Opened { connection: number, network, config, queues })));
@@ -107,11 +107,13 @@ impl Daemon {
         let (queues, given) = channel::<Vec<Box<dyn Port>>>();
         let own = self.reports.clone();
         let begun = aside(move || {
+            let mut failed = None;
             // Until no thread has anything of it, or has ended, by a bug.
             while let Ok(queues) = given.recv() {
-                let _ = unless_it_panics(|| drop(queues));
+                let finished = unless_it_panics(|| finish(queues)).unwrap_or(Ok(()));
+                failed = failed.or(finished.err());
             }
-            own.tell(News::PortClosed { connection: number });
+            own.tell(News::PortClosed { connection: number, failed });
         });
         begun.ok_or("there is no thread to close it: try again")?;
         self.wait_for_port(number, PortMove::Closing);
@@ -122,9 +124,13 @@ impl Daemon {
         Ok(())
     }
 
-    /// Tells an operator that a port is closed.
-    pub(super) fn port_is_closed(&mut self, number: u64) {
-        self.answer_at_once(number, &json!({ "done": true }));
+    /// Tells an operator that a port is closed, and where not all that was sent to it is written out.
+    pub(super) fn port_is_closed(&mut self, number: u64, failed: Option<String>) {
+        let answer = match failed {
+            None => json!({ "done": true }),
+            Some(why) => json!({ "error": format!("it is detached, and what was sent to it last is lost: {why}") }),
+        };
+        self.answer_at_once(number, &answer);
     }
 
     /// Hears an operator no more until a port is open or closed: that takes as long as it takes.
@@ -134,4 +140,10 @@ impl Daemon {
         connection.deadline = Time::NEVER;
         self.hear_only_the_end_of(number);
     }
+}
+
+/// Writes out what a port's queues hold, and closes them; the error is the first.
+fn finish(mut queues: Vec<Box<dyn Port>>) -> Result<(), String> {
+    let finished: Vec<_> = queues.iter_mut().map(|queue| queue.finish()).collect();
+    finished.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
 }

@@ -8,7 +8,7 @@ use conic_client::{AttachError, Client, Operator, Options};
 use conic_control::Name;
 use conic_interface::ccnic::Geometry;
 use conic_nicd::config::{Limits, NetworkConfig, PortConfig};
-use conic_port::{Counters, Port, PortError, Receive, Transmit};
+use conic_port::{CapturePort, Counters, Port, PortError, Receive, Timestamp, Transmit};
 
 use super::*;
 
@@ -38,6 +38,11 @@ impl Port for Still {
     }
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+    fn finish(&mut self) -> Result<(), PortError> {
+        // As of a full disk.
+        let path = std::path::Path::new("full.pcapless");
+        CapturePort::record(path, Timestamp::default()).map(drop)
     }
 }
 
@@ -274,4 +279,16 @@ fn an_operator_is_told_that_something_is_done_when_each_thread_has_heard_of_it()
         halted.goes_on();
         halted.end();
     }
+}
+
+#[test]
+fn an_operator_is_told_where_a_port_that_it_detaches_could_not_write_out_what_it_holds() {
+    let halted = Halted::serve(0, 60_000);
+    let answer = |question| halted.asking(question).recv_timeout(LONG).expect("it is told").expect("it is answered");
+    let told = answer(r#"{"ask": "detach_port", "port": 0}"#);
+    assert!(told.contains("it is detached, and what was sent to it last is lost: full.pcapless"), "{told}");
+    // The other has nothing to write out.
+    assert_eq!(answer(r#"{"ask": "detach_port", "port": 1}"#), r#"{"done":true}"#);
+    assert!(answer(r#"{"ask": "list"}"#).contains(r#""ports":[]"#), "both are gone");
+    halted.end();
 }

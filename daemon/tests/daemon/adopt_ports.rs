@@ -15,7 +15,10 @@ use conic_check::skipped;
 use conic_client::{Client, Operator, Queue};
 use conic_daemon::{Daemon, Stop};
 use conic_native::clock;
-use conic_port::{MAX_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, Receive, Role, Transmit};
+use conic_nicd::config::PortConfig;
+use conic_port::{
+    CaptureReader, MAX_FRAME, Memif, MemifOptions, PacketOptions, PacketSocket, Port, Receive, Role, Transmit,
+};
 
 /// Echo requests, one a millisecond.
 const PINGS: usize = 2000;
@@ -348,4 +351,75 @@ fn no_frame_of_a_tap_interface_is_lost_while_the_daemon_is_replaced() {
         // It vanishes with the last of its queues: no descriptor of it is left anywhere.
         assert!(!run(&["link", "show", "t0"]), "the interface is still there");
     }
+}
+
+/// The numbers of the frames in a capture file, every one of which can be read.
+fn recorded(file: &Path) -> Vec<u64> {
+    let mut reader = CaptureReader::open(file).expect("it is a capture");
+    let mut numbers = Vec::new();
+    while reader.next_record().expect("it is sound").is_some() {
+        numbers.extend(Numbered::number(reader.data()));
+    }
+    numbers
+}
+
+/// Sends so many more frames of 1500 bytes to everybody, numbered.
+fn send_more(queue: &mut Queue, sent: &mut u64, frames: u64) {
+    for _ in 0..frames {
+        *sent += 1;
+        let mut bytes = Numbered::frame(*sent).to_vec();
+        bytes.resize(1500, 0);
+        bytes[..6].fill(0xff);
+        bytes[6..12].copy_from_slice(&STATION);
+        wait_until("there is room", || {
+            let Some(mut frame) = queue.allocate(1500) else { return false };
+            frame.write(0, &bytes);
+            let mut outgoing = vec![frame];
+            queue.transmit(&mut outgoing) == 1 || (queue.free(&mut outgoing), false).1
+        });
+    }
+}
+
+#[test]
+fn what_a_port_has_recorded_stays_while_the_daemon_is_replaced_and_where_that_fails() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let spec = format!("capture:record={}", path("wire.pcap").display());
+    let (served, client, mut queue) = served_on(folder.path(), &spec);
+    let frames_out = || {
+        let operator = Operator::connect(&path("nic.sock"), Duration::from_secs(10)).expect("it listens");
+        let list = operator.ask(r#"{"ask": "list"}"#).expect("it answers");
+        let list: serde_json::Value = serde_json::from_str(&list).expect("one JSON object");
+        list["networks"][0]["ports"][0]["counters"]["transmitted_frames"].as_u64().unwrap_or(0)
+    };
+    // More than the 256 KiB that the writer gathers before it writes: most of that lies in the file, the rest is still to come.
+    let mut sent = 0;
+    send_more(&mut queue, &mut sent, 300);
+    wait_until("all are recorded", || frames_out() == 300);
+    let before = std::fs::read(path("wire.pcap")).expect("it is there");
+    assert!(before.len() > 250 << 10, "{} bytes", before.len());
+    // One whose other port is none takes nothing over, whether or not it has the same port; nor touches what that records.
+    std::fs::write(path("none.pcap"), [0; 64]).expect("a folder");
+    for own in [spec.clone(), format!("impair:delay=0us+{spec}")] {
+        let mut other = config(&path("nic.sock"), &own);
+        let none = format!("capture:replay={}", path("none.pcap").display());
+        other.networks[0].ports.push(PortConfig { spec: none, vlan: None });
+        let refused = Daemon::adopt(other, Stop::new().expect("a descriptor"), Box::new(|_| {}));
+        assert!(refused.is_err(), "there is no such capture");
+        assert!(std::fs::read(path("wire.pcap")).expect("it is there") == before, "the recording is another");
+    }
+    send_more(&mut queue, &mut sent, 10);
+    wait_until("these are recorded too", || frames_out() == 310);
+    let mut served = served.taken_over(1, &[&client], || {});
+    // Who is answered is answered behind the opening.
+    assert_eq!(frames_out(), 0);
+    send_more(&mut queue, &mut sent, 10);
+    wait_until("these are recorded too", || frames_out() == 10);
+    served = served.taken_over(2, &[&client], || {});
+    assert_eq!(frames_out(), 0);
+    send_more(&mut queue, &mut sent, 5);
+    wait_until("these are recorded too", || frames_out() == 5);
+    served.end();
+    let numbers = ["wire.pcap", "wire.1.pcap", "wire.2.pcap"].map(|name| recorded(&path(name)));
+    assert_eq!(numbers, [(1..=310).collect::<Vec<_>>(), (311..=320).collect(), (321..=325).collect()]);
 }

@@ -21,7 +21,8 @@ struct Told {
     folder: tempfile::TempDir,
     stop: Stop,
     thread: JoinHandle<Result<(), DaemonError>>,
-    told: Receiver<&'static str>,
+    /// The word, and whether the client's memory is there.
+    told: Receiver<(&'static str, bool)>,
 }
 
 impl Told {
@@ -32,8 +33,8 @@ impl Told {
         let (stop, (tell, told)) = (Stop::new().expect("a descriptor"), channel());
         let log = Box::new(move |event: &Event| {
             let word = match event {
-                Event::Attached { .. } => "attached",
-                Event::Detached { .. } => "detached",
+                Event::Attached { .. } => ("attached", true),
+                Event::Detached { kept, .. } => ("detached", *kept),
                 _ => return,
             };
             // The test is still there, or has failed.
@@ -48,8 +49,11 @@ impl Told {
         self.folder.path().join("nic.sock")
     }
 
-    fn tells(&self, word: &str) {
-        assert_eq!(self.told.recv_timeout(Duration::from_secs(20)).expect("it tells"), word);
+    /// Whether the client's memory is there still.
+    fn tells(&self, word: &str) -> bool {
+        let (told, is_there) = self.told.recv_timeout(Duration::from_secs(20)).expect("it tells");
+        assert_eq!(told, word);
+        is_there
     }
 
     fn end(self) {
@@ -114,5 +118,20 @@ fn a_copy_of_its_memory_holds_none() {
     say(&client, &Message::Detach);
     told.tells("detached");
     assert_eq!(blocks(), 0);
+    told.end();
+}
+
+#[test]
+fn the_log_tells_memory_that_is_kept_from_memory_that_is_back() {
+    let told = Told::start();
+    for holds in [true, false] {
+        let client = asking(&told.socket(), 1);
+        let passed = hear(&client);
+        told.tells("attached");
+        let held = holds.then_some(passed);
+        say(&client, &Message::Detach);
+        assert_eq!(told.tells("detached"), holds);
+        drop(held);
+    }
     told.end();
 }

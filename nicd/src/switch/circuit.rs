@@ -21,6 +21,12 @@ pub struct Circuit {
 impl Circuit {
     /// Circuits that operators make are numbered from here on, one after the other; those of a configuration have numbers below.
     pub const FIRST_OF_OPERATORS: u64 = 1 << 63;
+
+    /// What somebody is an end of who was in this circuit with another daemon, and is connected so by the configuration of this one: an
+    /// operator's goes on, whatever that says.
+    pub fn behind(passed: Option<Circuit>, configured: Option<Circuit>) -> Option<Circuit> {
+        passed.filter(|circuit| circuit.number >= Circuit::FIRST_OF_OPERATORS).or(configured)
+    }
 }
 
 /// Somebody whom a switch serves, as operators name it.

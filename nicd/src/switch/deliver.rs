@@ -417,7 +417,10 @@ impl<C: Core> Member<C> {
         }
         let Some(at) = lane.wire.nic().rx_alloc(length) else {
             self.counters.dropped_no_buffer += 1;
-            self.has_no_buffer(queue, from);
+            // What no buffer of this client holds finds none however many others leave.
+            if length <= self.largest_room() as u64 {
+                self.has_no_buffer(queue, from);
+            }
             return None;
         };
         let lane = &mut self.lanes[queue];

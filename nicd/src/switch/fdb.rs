@@ -36,6 +36,8 @@ const ASKED: u64 = 8;
 
 /// A port that forwards by itself.
 struct End {
+    /// The port's number in the network.
+    number: usize,
     forwarding: Box<dyn Forwarding>,
     egress: Result<Egress, String>,
     /// The ports to which the way is open, and the longest frame that goes there.
@@ -110,10 +112,10 @@ impl Fdb {
     }
 
     /// Begins with a port.
-    fn enter(&mut self, place: u32, forwarding: Box<dyn Forwarding>) {
+    fn enter(&mut self, (place, number): (u32, usize), forwarding: Box<dyn Forwarding>) {
         let egress = forwarding.egress();
         let (ways, counted, totals) = (BTreeMap::new(), BTreeMap::new(), Forwarded::default());
-        let mut end = End { forwarding, egress, ways, counted, totals, is_remarked: false };
+        let mut end = End { number, forwarding, egress, ways, counted, totals, is_remarked: false };
         // Who finds no room is the socket's.
         self.known.iter().for_each(|(&station, &port)| _ = end.forwarding.place(station, Some(port)));
         self.ends.insert(place, end);
@@ -227,10 +229,11 @@ impl Fdb {
     /// Says once of each port that the others cannot forward to it.
     fn remark(&mut self) {
         let several = self.ends.len() > 1 && self.ends.values().any(|end| end.forwarding.is_in_driver());
-        for (place, end) in &mut self.ends {
+        for end in self.ends.values_mut() {
             let takes_none = several && end.egress.as_ref().is_ok_and(|egress| !egress.from_drivers);
             if takes_none && !end.is_remarked {
-                self.remarks.push(format!("what is for port:{place} is not forwarded in the kernel: {TAKES_NONE}"));
+                let number = end.number;
+                self.remarks.push(format!("what is for port:{number} is not forwarded in the kernel: {TAKES_NONE}"));
             }
             end.is_remarked = takes_none;
         }
@@ -276,13 +279,17 @@ impl<C: Core> Switch<C> {
         let forwarding = self.ports[index].queues.first().and_then(|queue| queue.forwarding());
         if let (Some(forwarding), true) = (forwarding, index < FORWARDING_PORTS as usize) {
             self.table.note_moves();
-            self.fdb.enter(index as u32, forwarding);
+            let number = self.ports[index].parts.port();
+            self.fdb.enter((index as u32, number), forwarding);
         }
     }
 
     /// Ends with it, before the port goes.
     pub(super) fn leave_forwarding(&mut self, index: usize) {
         self.fdb.leave(index as u32);
+        if self.fdb.ends.is_empty() {
+            self.table.note_no_moves();
+        }
     }
 
     /// Lets go of it for another process, which goes on with the port: until that begins, the kernel forwards what it did.
@@ -342,5 +349,100 @@ impl<C: Core> Switch<C> {
     pub(super) fn with_forwarded(&self, index: usize, mut report: PortReport) -> PortReport {
         self.fdb.add_to(index as u32, &mut report);
         report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use conic_native::KeptCore;
+    use conic_port::{Counters, Port, PortError, Receive, Transmit};
+
+    use super::super::{Parts, SwitchOptions, SwitchPort};
+    use super::*;
+
+    /// A port whose driver takes no frames of others.
+    struct Alone(Counters);
+
+    impl Forwarding for Alone {
+        fn device(&self) -> u32 {
+            1
+        }
+        fn is_in_driver(&self) -> bool {
+            true
+        }
+        fn egress(&self) -> Result<Egress, String> {
+            Ok(Egress { longest: 1514, from_drivers: false })
+        }
+        fn open(&mut self, _: u32, _: u32, _: u32) -> io::Result<()> {
+            Ok(())
+        }
+        fn place(&mut self, _: u64, _: Option<u32>) -> io::Result<()> {
+            Ok(())
+        }
+        fn forget(&mut self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn was_seen(&mut self, _: u64) -> io::Result<bool> {
+            Ok(false)
+        }
+        fn forwarded(&self, _: u32) -> io::Result<(u64, u64)> {
+            Ok((0, 0))
+        }
+    }
+
+    impl Port for Alone {
+        fn receive(&mut self, _: Time, _: &mut [u8]) -> Result<Receive, PortError> {
+            Ok(Receive::None)
+        }
+        fn transmit(&mut self, _: Time, _: &[u8]) -> Result<Transmit, PortError> {
+            Ok(Transmit::Accepted)
+        }
+        fn next_due(&self) -> Option<Time> {
+            None
+        }
+        fn counters(&self) -> &Counters {
+            &self.0
+        }
+        fn forwarding(&self) -> Option<Box<dyn Forwarding>> {
+            Some(Box::new(Alone(Counters::default())))
+        }
+    }
+
+    /// A switch with such ports, of these numbers in the network.
+    fn switch(numbers: [usize; 2]) -> Switch<KeptCore> {
+        let port = |number| {
+            let queues: Vec<Box<dyn Port>> = vec![Box::new(Alone(Counters::default()))];
+            (Parts::new(number, 1, 1), SwitchPort { queues, vlan: None, circuit: None })
+        };
+        Switch::with_parts(SwitchOptions::default(), numbers.map(port).into())
+    }
+
+    #[test]
+    fn nothing_is_noted_any_more_when_the_last_port_that_forwards_is_gone() {
+        let mut switch = switch([0, 1]);
+        let moves = |switch: &mut Switch<KeptCore>| {
+            for place in [Place::Port(0), Place::Port(1)] {
+                switch.table.learn(Time::ZERO, Station::new([2; 6], 0), place);
+            }
+            switch.table.has_moves()
+        };
+        assert!(moves(&mut switch));
+        assert!(switch.detach_port(0).is_some());
+        assert!(moves(&mut switch), "one is left");
+        assert!(switch.detach_port(1).is_some());
+        assert!(!switch.table.has_moves() && !moves(&mut switch), "nobody would ever take them");
+    }
+
+    #[test]
+    fn an_operator_reads_the_number_that_a_port_has_in_the_network() {
+        let mut switch = switch([3, 8]);
+        switch.set_ways();
+        let remarks = switch.take_remarks();
+        assert_eq!(remarks.len(), 2);
+        for (remark, number) in remarks.iter().zip([3, 8]) {
+            assert!(remark.starts_with(&format!("what is for port:{number} is not forwarded")), "{remark}");
+        }
     }
 }

@@ -12,8 +12,8 @@
 use conic_fabric::{Core, Time};
 use conic_interface::ccnic::Descriptor;
 use conic_interface::metadata::{Begun, Metadata, Offloads};
-use conic_port::offload::checksum::{Verdict, complete, fill_network, verify};
-use conic_port::offload::segment::{LONGEST, Segments};
+use conic_port::offload::checksum::{Verdict, complete, fill_network, fold, pseudo_header, verify};
+use conic_port::offload::segment::{LEAST_PIECE_OF_PORT, LONGEST, Segments};
 use conic_port::offload::virtio::{Checksum, Segmentation};
 use conic_port::offload::vlan::{TAG_BYTES, Tag, insert};
 use conic_port::offload::{Headers, Network, virtio};
@@ -27,13 +27,8 @@ use super::table::Place;
 
 /// Bytes of payload that each frame has at least, but for the last, into which a client has a packet cut: a header is built for each, and
 /// by the byte they would cost this thread a thousand times what one large packet does. Network cards draw a line there as well: Linux
-/// leaves nothing smaller to Intel's i40e and ice.
+/// leaves nothing smaller to Intel's i40e and ice. Of what a port gives it is [`LEAST_PIECE_OF_PORT`], whoever cuts it.
 const LEAST_PIECE: u16 = 64;
-
-/// The same of what a port gives, at whose other end may be a guest that this network must outlive: half of it, because what a guest gives is
-/// what its kernel makes of the connection, with nobody to tell that it is too small. Linux sends segments of 48 bytes at least, options
-/// included (`tcp_min_snd_mss`), of which time stamps take 12.
-const LEAST_PIECE_OF_PORT: u16 = 32;
 
 /// What is left to do for a packet, checked against it.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +88,7 @@ impl Work {
             Some(size) => Some(Segments::of(packet, Segmentation { size, protocol: headers.protocol })?),
         };
         // One that would be one frame is one already.
-        let cut = cut.filter(|cut| cut.longest() < headers.end);
+        let cut = cut.filter(|cut| !cut.is_one());
         if cut.is_some_and(|cut| cut.longest() > most) || cut.is_none() && packet.len() > most {
             return None;
         }
@@ -158,6 +153,14 @@ impl<C: Core> Switch<C> {
         let start = usize::from(start) + moved;
         // A frame is as long as any other without the tag that was put in.
         let work = Work::of(packet, start, offset.into(), request.large(), MAX_FRAME + moved)?;
+        if request.large().is_some() {
+            // Some leave it without the length, which is another one in each piece. Who takes the packet whole, or as the one frame that it
+            // is, sums on from here.
+            let Headers { transport, end, .. } = work.headers;
+            let begun = fold(pseudo_header(packet, &work.headers, end - transport));
+            let at = start + usize::from(offset);
+            packet[at..at + 2].copy_from_slice(&begun.to_be_bytes());
+        }
         work.is_coarse(LEAST_PIECE).then_some((length, Some(work)))
     }
 

@@ -101,6 +101,11 @@ impl Table {
         self.notes_moves = true;
     }
 
+    /// Notes them no more: nobody is left who would take what is noted.
+    pub(super) fn note_no_moves(&mut self) {
+        (self.notes_moves, self.moves) = (false, Vec::new());
+    }
+
     /// Whether there are such.
     #[inline(always)]
     pub(super) fn has_moves(&self) -> bool {

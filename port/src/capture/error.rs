@@ -1,7 +1,7 @@
 //! What can be wrong with a capture file.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use super::reader::CAPTURED_MAX;
@@ -103,6 +103,13 @@ impl fmt::Display for CaptureError {
 }
 
 impl std::error::Error for CaptureError {}
+
+impl CaptureError {
+    /// Whether nothing is wrong but that the other end of a pipe has given nothing more, or has no room for more, at this moment.
+    pub fn is_to_come(&self) -> bool {
+        matches!(&self.problem, Problem::Read(error) | Problem::Write(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+}
 
 /// What to do about a file that is damaged from some point on.
 const DAMAGED: &str = "the file is damaged from here on; capture it again, or keep the frames before with editcap";

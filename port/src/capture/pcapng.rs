@@ -48,17 +48,23 @@ struct Interface {
 pub(super) struct Pcapng {
     order: Order,
     interfaces: Vec<Interface>,
+    /// A block that is being passed over: its length, and bytes of its body that are still to come. A source that gives what there is
+    /// may have given a part.
+    passing: Option<(u32, u64)>,
 }
 
 impl Pcapng {
     /// A file that begins with a section header, which is yet to be read.
     pub(super) fn new() -> Pcapng {
-        Pcapng { order: Order::Little, interfaces: Vec::new() }
+        Pcapng { order: Order::Little, interfaces: Vec::new(), passing: None }
     }
 
     /// Reads the next block.
     #[inline]
     pub(super) fn step<R: Read>(&mut self, source: &mut Source<R>) -> Result<Step, Problem> {
+        if self.passing.is_some() {
+            return self.go_past(source);
+        }
         let head = source.peek(12)?;
         if head.len() < 12 {
             if head.is_empty() {
@@ -104,22 +110,33 @@ impl Pcapng {
     }
 
     /// Goes past a block whose content does not matter, however long it claims to be, and checks its end.
-    fn pass_over<R: Read>(&self, source: &mut Source<R>, length: u32) -> Result<Step, Problem> {
-        let body = u64::from(length) - TRAILER as u64;
-        let skipped = source.skip(body)?;
+    fn pass_over<R: Read>(&mut self, source: &mut Source<R>, length: u32) -> Result<Step, Problem> {
+        self.passing = Some((length, u64::from(length) - TRAILER as u64));
+        self.go_past(source)
+    }
+
+    fn go_past<R: Read>(&mut self, source: &mut Source<R>) -> Result<Step, Problem> {
+        let Some((length, left)) = &mut self.passing else { return Ok(Step::Other) };
+        while *left > 0 {
+            let step = source.peek((*left).min(CAPACITY as u64) as usize)?.len();
+            if step == 0 {
+                break;
+            }
+            source.consume(step);
+            *left -= step as u64;
+        }
+        let (length, left) = (*length, *left);
         let trailer = source.peek(TRAILER)?;
         if trailer.len() < TRAILER {
-            return Err(Problem::EndsInside {
-                what: "a block",
-                needed: u64::from(length),
-                found: skipped + trailer.len() as u64,
-            });
+            let found = u64::from(length) - TRAILER as u64 - left + trailer.len() as u64;
+            return Err(Problem::EndsInside { what: "a block", needed: u64::from(length), found });
         }
         let last = self.order.u32(trailer, 0);
         if last != length {
             return Err(Problem::BlockLengthsDiffer(length, last));
         }
         source.consume(TRAILER);
+        self.passing = None;
         Ok(Step::Other)
     }
 

@@ -158,7 +158,8 @@ impl<R: Read> CaptureReader<R> {
     /// Goes to the next packet; `None` at the end of the file.
     ///
     /// # Errors
-    /// The file is broken here. It is reported once; afterwards the file is at its end.
+    /// The file is broken here. It is reported once; afterwards the file is at its end. Of a reader that does not wait, and has nothing
+    /// now, that is an error too ([`CaptureError::is_to_come`]), behind which it goes on.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<Record>, CaptureError> {
         self.current.1 = 0;
@@ -176,8 +177,9 @@ impl<R: Read> CaptureReader<R> {
                 Ok(Step::Other) => {}
                 Ok(Step::End) => self.ended = true,
                 Err(problem) => {
-                    self.ended = true;
-                    return Err(self.error(offset, problem));
+                    let error = self.error(offset, problem);
+                    self.ended = !error.is_to_come();
+                    return Err(error);
                 }
             }
         }

@@ -1,13 +1,15 @@
 //! The port that replays and records capture files.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::str::FromStr;
 
 use conic_fabric::Time;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::error::{CaptureError, Problem};
 use super::reader::{CaptureReader, Record};
@@ -119,9 +121,13 @@ impl Default for Replay {
 
 /// A port that receives the frames of a capture file and records what it transmits in another. Either may be missing:
 /// then nothing is received, or what is transmitted is only counted.
+///
+/// Files that are pipes are waited for while they are opened, until there is a capture's beginning; from then on nobody is.
 pub struct CapturePort<R = File> {
     input: Option<Input<R>>,
     output: Option<Output>,
+    /// The pipe that is replayed, to be slept on.
+    pipe: Option<OwnedFd>,
     counters: Counters,
 }
 
@@ -137,7 +143,13 @@ impl CapturePort<File> {
     /// # Errors
     /// The file cannot be opened, is no capture of Ethernet frames, or is a pipe and to be replayed more than once.
     pub fn replay(path: &Path, replay: Replay) -> Result<CapturePort, PortError> {
-        CapturePort::replay_from(CaptureReader::open(path)?, replay)
+        let port = CapturePort::replay_from(CaptureReader::open(path)?, replay)?;
+        let Some(file) = port.input.as_ref().map(|input| input.reader.file()).filter(|file| is_pipe(file)) else {
+            return Ok(port);
+        };
+        let failed = |error| CaptureError { file: path.to_owned(), offset: 0, problem: Problem::Open(error) };
+        let pipe = wait_for(file, false).and_then(|()| file.as_fd().try_clone_to_owned()).map_err(failed)?;
+        Ok(CapturePort { pipe: Some(pipe), ..port })
     }
 
     /// A port that receives nothing, and records what it transmits in a new file at `path`; see
@@ -146,7 +158,7 @@ impl CapturePort<File> {
     /// # Errors
     /// The file cannot be made.
     pub fn record(path: &Path, epoch: Timestamp) -> Result<CapturePort, PortError> {
-        CapturePort { input: None, output: None, counters: Counters::default() }.recording_to(path, epoch)
+        CapturePort::without_files().recording_to(path, epoch)
     }
 
     /// The same port, recording what it transmits in a new file at `path` (`.pcap` or `.pcapng`). A frame's time is
@@ -162,9 +174,39 @@ impl CapturePort<File> {
             let file = path.to_owned();
             return Err(CaptureError { file, offset: 0, problem: Problem::SameFile }.into());
         }
-        self.output = Some(Output { writer: CaptureWriter::create(path)?, epoch });
+        let writer = CaptureWriter::create(path)?;
+        if is_pipe(writer.out()) {
+            let failed = |error| CaptureError { file: path.to_owned(), offset: 0, problem: Problem::Open(error) };
+            wait_for(writer.out(), false).map_err(failed)?;
+        }
+        self.output = Some(Output { writer, epoch });
         Ok(self)
     }
+
+    /// The same where the file at `path` may be somebody's: it is left as it is, and the new one is beside it, with a number
+    /// ([`CaptureWriter::create_beside`]); [`Port::description`] says which.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn recording_beside(self, path: &Path, epoch: Timestamp) -> Result<CapturePort, PortError> {
+        Ok(CapturePort { output: Some(Output { writer: CaptureWriter::create_beside(path)?, epoch }), ..self })
+    }
+
+    /// A port that receives nothing, and whose transmitted frames are only counted.
+    pub(crate) fn without_files() -> CapturePort {
+        CapturePort { input: None, output: None, pipe: None, counters: Counters::default() }
+    }
+}
+
+/// Whether a file is one in which nothing may be now, and more later.
+fn is_pipe(file: &File) -> bool {
+    file.metadata().is_ok_and(|about| !about.is_file())
+}
+
+/// Has reads and writes wait for the other end of a pipe, or not.
+fn wait_for(file: &File, waits: bool) -> io::Result<()> {
+    let flags = fcntl_getfl(file)?;
+    Ok(fcntl_setfl(file, if waits { flags - OFlags::NONBLOCK } else { flags | OFlags::NONBLOCK })?)
 }
 
 impl<R: Read + Seek> CapturePort<R> {
@@ -177,7 +219,7 @@ impl<R: Read + Seek> CapturePort<R> {
             reader.check_rewind()?;
         }
         let input = Some(Input::new(reader, replay));
-        Ok(CapturePort { input, output: None, counters: Counters::default() })
+        Ok(CapturePort { input, output: None, pipe: None, counters: Counters::default() })
     }
 }
 
@@ -195,15 +237,25 @@ impl<R: Read + Seek + Send> Port for CapturePort<R> {
         }
         if let Some(Output { writer, epoch }) = &mut self.output {
             let nanoseconds = epoch.nanoseconds().saturating_add(now.nanoseconds());
-            writer.write(Timestamp::from_nanoseconds(nanoseconds), frame)?;
+            match writer.write(Timestamp::from_nanoseconds(nanoseconds), frame) {
+                Err(error) if error.is_to_come() => {
+                    self.counters.transmit_full += 1;
+                    return Ok(Transmit::Full);
+                }
+                written => written?,
+            }
         }
         self.counters.count_transmitted(frame.len());
         Ok(Transmit::Accepted)
     }
 
     fn next_due(&self) -> Option<Time> {
-        let input = self.input.as_ref().filter(|input| !input.ended)?;
+        let input = self.input.as_ref().filter(|input| !input.ended && !input.is_to_come)?;
         Some(input.pending.map_or(Time::ZERO, |pending| pending.due))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
     }
 
     fn counters(&self) -> &Counters {
@@ -212,19 +264,23 @@ impl<R: Read + Seek + Send> Port for CapturePort<R> {
 
     fn description(&self) -> String {
         match (&self.input, &self.output) {
-            (Some(_), Some(_)) => "capture file replayed, another recorded",
-            (Some(_), None) => "capture file replayed",
-            (None, Some(_)) => "capture file recorded",
-            (None, None) => "capture port without files",
+            (Some(_), Some(output)) => format!("capture file replayed, {} recorded", output.writer.path().display()),
+            (Some(_), None) => "capture file replayed".to_owned(),
+            (None, Some(output)) => format!("capture file {} recorded", output.writer.path().display()),
+            (None, None) => "capture port without files".to_owned(),
         }
-        .to_owned()
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
-        match &mut self.output {
-            Some(output) => Ok(output.writer.finish()?),
-            None => Ok(()),
+        let Some(Output { writer, .. }) = &mut self.output else { return Ok(()) };
+        if !is_pipe(writer.out()) {
+            return Ok(writer.finish()?);
         }
+        // Here it is waited for: nothing comes behind it that would take the rest.
+        let _ = wait_for(writer.out(), true);
+        let finished = writer.finish();
+        let _ = wait_for(writer.out(), false);
+        Ok(finished?)
     }
 }
 
@@ -248,17 +304,22 @@ struct Input<R> {
     /// When the last frame was due; before the first, none.
     last_due: Option<Time>,
     ended: bool,
+    /// The other end of a pipe has given nothing more.
+    is_to_come: bool,
 }
 
 impl<R: Read + Seek> Input<R> {
     fn new(reader: CaptureReader<R>, replay: Replay) -> Input<R> {
-        Input { reader, replay, pending: None, repeats: 0, delivered: 0, origin: None, last_due: None, ended: false }
+        let (pending, origin, last_due) = (None, None, None);
+        let (repeats, delivered, ended, is_to_come) = (0, 0, false, false);
+        Input { reader, replay, pending, repeats, delivered, origin, last_due, ended, is_to_come }
     }
 
     fn receive(&mut self, now: Time, frame: &mut [u8], counters: &mut Counters) -> Result<Receive, CaptureError> {
         if self.ended {
             return Ok(Receive::End);
         }
+        self.is_to_come = false;
         let pending = match self.pending {
             Some(pending) => pending,
             None => match self.next_record() {
@@ -271,6 +332,10 @@ impl<R: Read + Seek> Input<R> {
                 Ok(None) => {
                     self.ended = true;
                     return Ok(Receive::End);
+                }
+                Err(error) if error.is_to_come() => {
+                    self.is_to_come = true;
+                    return Ok(Receive::None);
                 }
                 Err(error) => {
                     self.ended = true;

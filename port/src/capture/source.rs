@@ -35,7 +35,8 @@ impl<R: Read> Source<R> {
         self.base + self.start as u64
     }
 
-    /// The next `length` bytes, or fewer where the file ends; they are not consumed. `length` is at most [`CAPACITY`].
+    /// The next `length` bytes, or fewer where the file ends; they are not consumed. `length` is at most [`CAPACITY`]. Where it fails nothing
+    /// is lost, and it may be tried again.
     #[inline]
     pub(super) fn peek(&mut self, length: usize) -> io::Result<&[u8]> {
         if self.end - self.start < length {
@@ -71,20 +72,6 @@ impl<R: Read> Source<R> {
     pub(super) fn consume(&mut self, length: usize) {
         debug_assert!(length <= self.end - self.start);
         self.start += length;
-    }
-
-    /// Goes past `length` bytes, or fewer where the file ends; says how many.
-    pub(super) fn skip(&mut self, length: u64) -> io::Result<u64> {
-        let mut left = length;
-        while left > 0 {
-            let step = self.peek(left.min(CAPACITY as u64) as usize)?.len();
-            if step == 0 {
-                break;
-            }
-            self.consume(step);
-            left -= step as u64;
-        }
-        Ok(length - left)
     }
 
     /// `length` bytes from the file offset `offset`, which `peek` has shown and nothing has moved since.

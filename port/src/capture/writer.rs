@@ -66,6 +66,46 @@ impl CaptureWriter<File> {
             .map_err(|error| failed(Problem::Open(error)))?;
         Ok(CaptureWriter::new(file, format, path))
     }
+
+    /// Makes a capture file, in the format of its extension, and replaces none: where one is there, the new one has a number before
+    /// its extension, from 1. Its path is [`CaptureWriter::path`].
+    ///
+    /// # Errors
+    /// As for [`CaptureWriter::create`].
+    pub fn create_beside(path: &Path) -> Result<CaptureWriter<File>, CaptureError> {
+        let failed = |problem| CaptureError { file: path.to_owned(), offset: 0, problem };
+        let format = CaptureFormat::of_path(path).ok_or_else(|| failed(Problem::UnknownExtension))?;
+        let (file, path) = create_beside(path, u32::MAX).map_err(|error| failed(Problem::Open(error)))?;
+        Ok(CaptureWriter::new(file, format, path))
+    }
+}
+
+/// Makes a file that was not there, at `path` or else with a number before its extension, from 1 to `last`; and its path. Follows no link
+/// and replaces nothing, whoever may write to the folder.
+///
+/// # Errors
+/// It cannot be made; [`ErrorKind::AlreadyExists`] if all of them are there.
+pub fn create_beside(path: &Path, last: u32) -> io::Result<(File, PathBuf)> {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let mut number = 0;
+    loop {
+        let path = match number {
+            0 => path.to_owned(),
+            _ => path.with_extension(format!("{number}.{extension}")),
+        };
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < last => number += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl CaptureWriter<File> {
+    /// What it writes to.
+    pub(super) fn out(&self) -> &File {
+        &self.out
+    }
 }
 
 impl<W: Write> CaptureWriter<W> {
@@ -77,6 +117,11 @@ impl<W: Write> CaptureWriter<W> {
             CaptureFormat::Pcapng => pcapng_header(&mut buffer),
         }
         CaptureWriter { file: name.into(), out, format, buffer, written: 0 }
+    }
+
+    /// Its name in error messages: the path of what was made as a file.
+    pub fn path(&self) -> &Path {
+        &self.file
     }
 
     /// Writes one frame.
@@ -91,9 +136,12 @@ impl<W: Write> CaptureWriter<W> {
         if length > super::CAPTURED_MAX {
             return Err(self.error(Problem::AbsurdCapturedLength(length)));
         }
-        // The longest record is its frame, 32 bytes and up to 3 of padding.
-        if self.buffer.len() + frame.len() + 36 > BUFFER {
-            self.write_out().map_err(|error| self.error(Problem::Write(error)))?;
+        if self.has_no_room(frame) {
+            match self.write_out() {
+                // A pipe that is full may have taken enough.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !self.has_no_room(frame) => {}
+                written => written.map_err(|error| self.error(Problem::Write(error)))?,
+            }
         }
         let nanoseconds = captured.nanoseconds();
         match self.format {
@@ -117,6 +165,11 @@ impl<W: Write> CaptureWriter<W> {
             }
         }
         Ok(())
+    }
+
+    fn has_no_room(&self, frame: &[u8]) -> bool {
+        // The longest record is its frame, 32 bytes and up to 3 of padding.
+        self.buffer.len() + frame.len() + 36 > BUFFER
     }
 
     /// Writes out what is buffered.

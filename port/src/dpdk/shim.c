@@ -188,6 +188,15 @@ int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct 
 	return result;
 }
 
+// Sends what is filled; how many frames are left.
+uint16_t conic_dpdk_flush(struct conic_dpdk_queue *queue)
+{
+	uint16_t sent = rte_eth_tx_burst(queue->port, queue->queue, queue->transmit, queue->filled);
+	memmove(queue->transmit, queue->transmit + sent, (queue->filled - sent) * sizeof(queue->transmit[0]));
+	queue->filled -= sent;
+	return queue->filled;
+}
+
 // The length of the next frame, whose bytes are copied if there is room for all; 0 where there is none, GONE where none will come.
 uint32_t conic_dpdk_receive(struct conic_dpdk_queue *queue, uint8_t *frame, uint32_t room)
 {
@@ -197,6 +206,9 @@ uint32_t conic_dpdk_receive(struct conic_dpdk_queue *queue, uint8_t *frame, uint
 		// It orders nothing: sooner or later it is seen.
 		if (atomic_load_explicit(&gone[queue->port], memory_order_relaxed))
 			return GONE;
+		// What a full ring did not take leaves now: nobody may send a frame for long.
+		if (queue->filled > 0)
+			conic_dpdk_flush(queue);
 		queue->taken = 0;
 		queue->received = rte_eth_rx_burst(queue->port, queue->queue, queue->receive, BURST);
 		if (queue->received == 0)
@@ -211,15 +223,6 @@ uint32_t conic_dpdk_receive(struct conic_dpdk_queue *queue, uint8_t *frame, uint
 		}
 	rte_pktmbuf_free(packet);
 	return length;
-}
-
-// Sends what is filled; how many frames are left.
-uint16_t conic_dpdk_flush(struct conic_dpdk_queue *queue)
-{
-	uint16_t sent = rte_eth_tx_burst(queue->port, queue->queue, queue->transmit, queue->filled);
-	memmove(queue->transmit, queue->transmit + sent, (queue->filled - sent) * sizeof(queue->transmit[0]));
-	queue->filled -= sent;
-	return queue->filled;
 }
 
 // Takes a copy of a frame: 1, or 0 where there is no room now.

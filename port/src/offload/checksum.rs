@@ -1,6 +1,7 @@
 //! The internet checksum: made, completed and verified.
 //!
-//! Sources: RFC 1071; RFC 768 (UDP: zero is "none", and is sent as all ones); RFC 8200, 8.1 (in IPv6 there is no "none").
+//! Sources: RFC 1071; RFC 768 (UDP: zero is "none", and is sent as all ones); RFC 8200, 8.1 (the pseudo-header behind a routing header; in
+//! IPv6 there is a "none" only where both ends have agreed on it), RFC 6935 and 6936 (tunnels do).
 
 use super::headers::{Headers, Network, UDP};
 
@@ -47,7 +48,9 @@ pub fn fold(sum: u64) -> u16 {
 
 /// The sum of the pseudo-header of a transport segment of `length` bytes, not folded.
 pub fn pseudo_header(frame: &[u8], headers: &Headers, length: usize) -> u64 {
-    sum(headers.addresses(frame), u64::from(headers.protocol) + length as u64)
+    let bytes = headers.addresses(frame).len() / 2;
+    let (source, destination) = (&headers.addresses(frame)[..bytes], &frame[headers.destination..][..bytes]);
+    sum(destination, sum(source, u64::from(headers.protocol) + length as u64))
 }
 
 /// Checks the checksums of a frame.
@@ -66,8 +69,9 @@ pub fn verify(frame: &[u8]) -> Verdicts {
 fn transport(frame: &[u8], headers: &Headers, verdict: fn(bool) -> Verdict) -> Verdict {
     let Some(at) = headers.checksum_at() else { return Verdict::Absent };
     let segment = headers.segment(frame);
+    // Over IPv6 only the end knows whether it takes such packets, and nothing was found wrong.
     if headers.protocol == UDP && frame[at..at + 2] == [0, 0] {
-        return if headers.version == Network::Four { Verdict::Absent } else { Verdict::Bad };
+        return Verdict::Absent;
     }
     verdict(fold(sum(segment, pseudo_header(frame, headers, segment.len()))) == 0xffff)
 }
@@ -261,15 +265,65 @@ mod tests {
         assert!(complete(&mut frame, 58, 0));
     }
 
+    /// Over IPv6 tunnels send such packets (RFC 6935), and who told their receiver that they are broken would lose it their traffic.
     #[test]
-    fn udp_without_a_checksum_is_allowed_in_ipv4_alone() {
+    fn udp_without_a_checksum_is_neither_good_nor_bad() {
         for mut frame in frames() {
             let headers = Headers::of(&frame).expect("a packet");
             if headers.protocol == UDP {
                 frame[headers.transport + 6..headers.transport + 8].fill(0);
-                let expected = if headers.version == Network::Four { Verdict::Absent } else { Verdict::Bad };
-                assert_eq!(verify(&frame).transport, expected);
+                assert_eq!(verify(&frame).transport, Verdict::Absent);
+                assert!(!complete_if_begun(&mut frame), "nothing was begun");
             }
+        }
+    }
+
+    /// A datagram over IPv6 behind a routing header of this type, in which so many addresses stand and so many nodes are still to come.
+    fn routed(kind: u8, addresses: u8, left: u8) -> Vec<u8> {
+        let routing = 8 + 16 * usize::from(addresses);
+        let mut frame = [&[2; 12][..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, (routing + 12) as u8, 43, 64]].concat();
+        frame.extend((0..32).map(|at| at * 5 + 1));
+        frame.extend([UDP, 2 * addresses, kind, left, 0, 0, 0, 0]);
+        frame.extend((0..16 * addresses).map(|at| at * 3 + 100));
+        frame.extend([1, 2, 3, 4, 0, 12, 0, 0, 9, 9, 9, 9]);
+        frame
+    }
+
+    /// Made by the rule itself: the last node's address stands where the destination's is, and there is no routing header (RFC 8200, 8.1).
+    fn at_its_end(frame: &[u8], routing: usize, last: usize) -> [u8; 2] {
+        let mut whole = [&frame[..54], &frame[54 + routing..]].concat();
+        (whole[19], whole[20]) = (12, UDP);
+        whole[38..54].copy_from_slice(&frame[last..last + 16]);
+        fill(&mut whole);
+        [whole[60], whole[61]]
+    }
+
+    #[test]
+    fn a_routed_packet_has_the_checksum_with_which_it_arrives() {
+        // The last node of a list, the home address, the first of a list the other way round; and nobody left on the way.
+        for (kind, addresses, left, last) in
+            [(0, 2, 1, 78), (0, 1, 1, 62), (2, 1, 1, 62), (4, 3, 2, 62), (0, 2, 0, 38), (4, 3, 0, 38), (9, 1, 0, 38)]
+        {
+            let mut frame = routed(kind, addresses, left);
+            let routing = 8 + 16 * usize::from(addresses);
+            let at = 54 + routing + 6;
+            let expected = at_its_end(&frame, routing, last);
+            fill(&mut frame);
+            assert_eq!(frame[at..at + 2], expected, "type {kind}, {left} left");
+            assert_eq!(verify(&frame).transport, Verdict::Good);
+            frame[last] ^= 1;
+            assert_eq!(verify(&frame).transport, Verdict::Bad, "type {kind}, {left} left");
+        }
+    }
+
+    #[test]
+    fn what_is_routed_to_where_nobody_here_knows_is_neither_good_nor_bad_and_stays_as_it_is() {
+        for (kind, addresses) in [(9, 1), (3, 1), (0, 0), (2, 0), (4, 0)] {
+            let mut frame = routed(kind, addresses, 1);
+            let before = frame.clone();
+            fill(&mut frame);
+            assert!(frame == before && !complete_if_begun(&mut frame), "type {kind}");
+            assert_eq!(verify(&frame).transport, Verdict::Absent, "type {kind}");
         }
     }
 }

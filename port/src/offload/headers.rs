@@ -1,6 +1,7 @@
 //! Where the headers of a frame lie.
 //!
-//! Sources: IEEE 802.3, 802.1Q; RFC 791 (IPv4), RFC 8200 (IPv6 and its extension headers), RFC 9293 (TCP), RFC 768 (UDP).
+//! Sources: IEEE 802.3, 802.1Q; RFC 791 (IPv4), RFC 8200 (IPv6 and its extension headers), RFC 9293 (TCP), RFC 768 (UDP). Routing headers:
+//! RFC 2460, 4.4 (type 0), RFC 6275, 6.4 (type 2), RFC 8754, 2 (type 4).
 
 /// The protocol number of TCP.
 pub const TCP: u8 = 6;
@@ -37,7 +38,11 @@ pub struct Headers {
     pub network: usize,
     /// The first byte behind the network header and its extension headers.
     pub transport: usize,
-    /// What comes at `transport`, as IANA numbers protocols; for a fragment, what its first one begins with.
+    /// The first byte of the address at which the packet ends its way, which TCP and UDP sum (RFC 8200, 8.1): the destination's, or in a
+    /// routing header the last one's.
+    pub destination: usize,
+    /// What comes at `transport`, as IANA numbers protocols; for a fragment, what its first one begins with. A routing header of which it
+    /// is not known where it leads stands there itself.
     pub protocol: u8,
     /// Whether this is a fragment, whose transport header may be elsewhere and whose checksum covers more than it.
     pub fragment: bool,
@@ -94,7 +99,7 @@ impl Headers {
         }
     }
 
-    /// Source and destination address, one behind the other: 8 or 32 bytes.
+    /// Source and destination address of its way to the next node, one behind the other: 8 or 32 bytes.
     pub fn addresses<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         match self.version {
             Network::Four => &frame[self.network + 12..self.network + 20],
@@ -121,6 +126,7 @@ fn four(frame: &[u8], network: usize, whole: usize) -> Option<Headers> {
         version: Network::Four,
         network,
         transport: network + header,
+        destination: network + 16,
         protocol: packet[9],
         fragment: big_endian(packet, 6)? & MORE_FRAGMENTS_AND_OFFSET != 0,
         end: network + total,
@@ -139,7 +145,15 @@ fn six(frame: &[u8], network: usize, whole: usize) -> Option<Headers> {
     }
     let packet = &packet[..total.min(packet.len())];
     let (mut protocol, mut at, mut fragment) = (packet[6], 40, false);
+    let mut destination = 24;
     for _ in 0..MOST_EXTENSIONS {
+        // Where nobody is left on the way, the address in front is the last.
+        if protocol == ROUTING && *packet.get(at + 3)? > 0 {
+            match last_on_the_way(packet.get(at..)?) {
+                Some(within) => destination = at + within,
+                None => break,
+            }
+        }
         let length = match protocol {
             HOP_BY_HOP | ROUTING | DESTINATION => 8 + 8 * usize::from(*packet.get(at + 1)?),
             // A fragment header that says "all of it" is no fragment (RFC 6946).
@@ -158,8 +172,23 @@ fn six(frame: &[u8], network: usize, whole: usize) -> Option<Headers> {
             break;
         }
     }
-    let transport = network + at;
-    Some(Headers { version: Network::Six, network, transport, protocol, fragment, end: network + total })
+    let (transport, destination) = (network + at, network + destination);
+    Some(Headers { version: Network::Six, network, transport, destination, protocol, fragment, end: network + total })
+}
+
+/// Where in a routing header the address lies at which the way ends; `None` where its type is not known, or it is not all there.
+fn last_on_the_way(header: &[u8]) -> Option<usize> {
+    const ADDRESS: usize = 16;
+    const FIRST: usize = 8;
+    let addresses = usize::from(*header.get(1)?) / 2;
+    let number = match *header.get(2)? {
+        0 => addresses.checked_sub(1)?,
+        // The home address; a list of segments stands in it the wrong way round.
+        2 | 4 if addresses > 0 => 0,
+        _ => return None,
+    };
+    let at = FIRST + ADDRESS * number;
+    (at + ADDRESS <= header.len()).then_some(at)
 }
 
 #[cfg(test)]

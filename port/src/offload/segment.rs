@@ -10,6 +10,12 @@ use super::virtio::Segmentation;
 /// The longest packet that can be cut: IP's longest, behind an Ethernet header with two tags.
 pub const LONGEST: usize = 65_535 + 14 + 8;
 
+/// Bytes of payload that each frame has at least, but for the last, into which the other end of a port has a packet cut: a header is built
+/// for each, and by the byte they would cost a thousand times what one large packet does. At that end may be a guest, and what a guest
+/// gives is what its kernel makes of the connection, with nobody to tell that it is too small. Linux sends segments of 48 bytes at least,
+/// options included (`tcp_min_snd_mss`), of which time stamps take 12.
+pub const LEAST_PIECE_OF_PORT: u16 = 32;
+
 /// TCP's flags at byte 13 of its header.
 pub(super) const FIN: u8 = 0x01;
 pub(super) const PSH: u8 = 0x08;
@@ -47,6 +53,11 @@ impl Segments {
     /// How long the longest frame is.
     pub fn longest(&self) -> usize {
         self.payload + self.size.min(self.headers.end - self.payload)
+    }
+
+    /// Whether the packet is one frame already.
+    pub fn is_one(&self) -> bool {
+        self.longest() == self.headers.end
     }
 
     /// How many bytes all frames are together, each of at least so many.

@@ -78,6 +78,9 @@ pub struct PacketSocket {
     /// Slots filled since the kernel last took all of them.
     filled: usize,
     again: Lookout,
+    /// It was opened with offloads.
+    offload: bool,
+    /// There with offloads, and from the first small packet on that is to be cut.
     cutter: Option<Cutter>,
     work: Work,
     calls: u64,
@@ -150,6 +153,7 @@ impl PacketSocket {
             lookout: Lookout::every(LOOK),
             filled: 0,
             again: Lookout::every(AGAIN),
+            offload: options.offload,
             cutter: options.offload.then(Cutter::new),
             work: Work::default(),
             calls: 0,
@@ -175,10 +179,10 @@ impl PacketSocket {
         if said.is_ok() && !self.is_down {
             return Ok(());
         }
-        if let Err(error) = netdevice::is_still(&self.interface, self.index) {
-            return Err(self.lost(said.err().unwrap_or(error)));
+        if netdevice::is_gone(self.socket.as_fd(), self.index) {
+            return Err(self.lost(said.err().unwrap_or_else(|| std::io::Error::from_raw_os_error(libc::ENODEV))));
         }
-        self.is_down = netdevice::flags(&self.interface).is_ok_and(|flags| flags & libc::IFF_UP == 0);
+        self.is_down = netdevice::is_down(self.socket.as_fd(), &self.interface);
         Ok(())
     }
 
@@ -241,7 +245,7 @@ impl PacketSocket {
             Ok(()) => self.filled = 0,
             Err(error) => match error.raw_os_error() {
                 // It goes on when it is told again: what was filled stays so.
-                Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::EBUSY) => {}
+                Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM | libc::EBUSY) => {}
                 // The interface is down: the kernel has let go of the slots, as of frames sent without a carrier.
                 Some(libc::ENETDOWN) => {
                     let (frames, bytes) = self.rings.take_back();
@@ -357,7 +361,7 @@ impl Port for PacketSocket {
     }
 
     fn description(&self) -> String {
-        let offload = if self.cutter.is_some() { ", with offloads" } else { "" };
+        let offload = if self.offload { ", with offloads" } else { "" };
         format!("packet socket on {}{offload}", self.interface)
     }
 
@@ -369,10 +373,13 @@ impl Port for PacketSocket {
         // No more than fits at one time: what comes meanwhile is nobody else's.
         for _ in 0..self.rings.slots() {
             if self.rings.received().is_none() {
-                return;
+                break;
             }
             self.rings.release();
         }
+        // Nor was what the kernel dropped until now missed here: asked for once, it is forgotten there.
+        let _ = self.socket.dropped();
+        self.missed.set(0);
     }
 
     fn finish(&mut self) -> Result<(), PortError> {

@@ -7,11 +7,12 @@ mod check;
 mod kinds;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use arguments::Arguments;
 pub use check::folder_of;
+use conic_native::clock;
 
 use crate::{
     CapturePort, DpdkOptions, ForwardMode, Impaired, Impairment, Legacy, Loopback, Memif, MemifOptions, PacketOptions,
@@ -160,14 +161,35 @@ impl PortSpec {
             Kind::Memif(options) => Ok(boxed(Memif::open_queues(options)?)),
             Kind::Vhost(options) => Ok(boxed(VhostUser::open_queues(options)?)),
             Kind::Virtio(options) => Ok(boxed(VirtioUser::open_queues(options)?)),
-            Kind::Replay { file, options, record } => {
-                let port = CapturePort::replay(file, *options)?;
-                Ok(vec![Box::new(match record {
-                    Some(record) => port.recording_to(record, Timestamp::default())?,
-                    None => port,
-                })])
-            }
-            Kind::Record { file } => Ok(vec![Box::new(CapturePort::record(file, Timestamp::default())?)]),
+            Kind::Replay { .. } | Kind::Record { .. } => self.open_capture(CapturePort::recording_to),
+        }
+    }
+
+    fn open_capture(
+        &self,
+        recording: fn(CapturePort, &Path, Timestamp) -> Result<CapturePort, PortError>,
+    ) -> Result<Vec<Box<dyn Port>>, PortError> {
+        let (port, record) = match &self.kind {
+            Kind::Replay { file, options, record } => (CapturePort::replay(file, *options)?, record.as_ref()),
+            Kind::Record { file } => (CapturePort::without_files(), Some(file)),
+            _ => (CapturePort::without_files(), None),
+        };
+        // Whoever opens a port by its text has times of this clock.
+        let epoch = Timestamp::from_nanoseconds(clock::epoch_nanoseconds());
+        Ok(vec![Box::new(match record {
+            Some(record) => recording(port, record, epoch)?,
+            None => port,
+        })])
+    }
+
+    /// Whether it records to a file, which another process that has such a port may still be writing. Who goes on behind that one
+    /// ([`PortSpec::inherit`]) writes beside it.
+    pub fn records(&self) -> bool {
+        match &self.kind {
+            Kind::Impaired(_, below) => below.records(),
+            Kind::Replay { record, .. } => record.is_some(),
+            Kind::Record { .. } => true,
+            _ => false,
         }
     }
 
@@ -195,13 +217,10 @@ impl PortSpec {
             Kind::Xdp(options) => Ok(boxed(XdpSocket::inherit(options, legacies)?)),
             Kind::Memif(options) => Ok(boxed(Memif::inherit(options, legacies)?)),
             Kind::Vhost(options) => Ok(boxed(VhostUser::inherit(options, legacies)?)),
+            // What the other process has recorded stays, whether or not that is written out.
+            Kind::Replay { .. } | Kind::Record { .. } => self.open_capture(CapturePort::recording_beside),
             // These give nothing, or are closed by whoever had them.
-            Kind::Virtio(_)
-            | Kind::Loopback { .. }
-            | Kind::Packet(_)
-            | Kind::Dpdk(_)
-            | Kind::Replay { .. }
-            | Kind::Record { .. } => self.open(),
+            Kind::Virtio(_) | Kind::Loopback { .. } | Kind::Packet(_) | Kind::Dpdk(_) => self.open(),
         }
     }
 }

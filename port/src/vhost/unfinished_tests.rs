@@ -122,3 +122,24 @@ fn udp_arrives_cut_and_is_not_taken_uncut() {
         assert_eq!((got.expect("a port"), port.counters().skipped_malformed), (Receive::Skipped, skipped));
     }
 }
+
+/// A header is built for each piece, by the thread that all who are behind the port's network share.
+#[test]
+fn what_a_driver_wants_cut_into_crumbs_is_refused_and_counted() {
+    let folder = folder();
+    let mut port = VhostUser::open(&VhostOptions { offload: true, ..options(&folder) }).expect("a port");
+    let mut guest = Guest::start(&mut port, MODERN | feature::CHECKSUM | feature::HOST_TCP[0]);
+    let mut give = |payload, size: u8| {
+        let mut header = TO_CUT;
+        header[4..6].copy_from_slice(&[size, 0]);
+        guest.outward.send(&header, &begun(payload));
+        let mut frame = [0; MAX_FRAME];
+        let given = |_: &()| matches!(port.receive(Time::ZERO, &mut frame), Ok(Receive::Frame { .. }));
+        let frames = std::iter::repeat(()).take_while(given).count();
+        (frames, port.counters().skipped_malformed)
+    };
+    assert_eq!(give(2500, 1), (0, 1));
+    assert_eq!(give(2500, 31), (0, 2));
+    assert_eq!(give(2500, 32), (79, 2), "a guest whose peer takes next to nothing at once is served");
+    assert_eq!(give(1, 1), (1, 2), "what is one frame already is not cut");
+}

@@ -105,6 +105,13 @@ pub(super) struct Statistics {
 // SAFETY: six integers.
 unsafe impl Plain for Statistics {}
 
+impl Statistics {
+    /// Packets that did not get into the receive ring.
+    pub(super) fn missed(&self) -> u64 {
+        self.receive_dropped + self.receive_ring_full
+    }
+}
+
 impl Socket {
     pub(super) fn open() -> io::Result<Socket> {
         netdevice::socket(libc::AF_XDP, libc::SOCK_RAW, 0).map(Socket)

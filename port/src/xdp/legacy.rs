@@ -86,7 +86,8 @@ impl XdpSocket {
         let rings = socket.map_rings(options.frames as u32)?;
         let index = netdevice::index(&options.interface)?;
         let mtu = netdevice::mtu(&options.interface)?;
-        let bound = super::Bound { socket, rings, frames, memory, bind_retries: 0 };
+        let asks = netdevice::inquiry()?;
+        let bound = super::Bound { socket, asks, rings, frames, memory, bind_retries: 0 };
         let port = XdpSocket::of(options, (index, queue), mtu, Arc::clone(program), bound);
         Ok(XdpSocket { unsent, spoilt, ..port })
     }

@@ -78,6 +78,8 @@ pub struct XdpSocket {
     program: Arc<Program>,
     interface: String,
     index: u32,
+    /// Whether the interface is still there is asked through it.
+    asks: OwnedFd,
     queue: u32,
     mtu: usize,
     size: u32,
@@ -98,6 +100,7 @@ pub struct XdpSocket {
     retries: u64,
     bind_retries: u32,
     completed: u64,
+    /// What the kernel had dropped when it was last asked.
     missed: u64,
     counters: Counters,
 }
@@ -165,7 +168,8 @@ impl XdpSocket {
         let fragments = mtu + AROUND + HEADROOM > frame_bytes;
         let (socket, rings, bind_retries) = bound(options, index, queue, &frames, fragments, &program)
             .map_err(|(doing, error)| failed(bind_problem(options, queue, doing, error)))?;
-        let bound = Bound { socket, rings, frames, memory, bind_retries };
+        let asks = netdevice::inquiry().map_err(|error| failed(XdpProblem::of("opening a socket", error)))?;
+        let bound = Bound { socket, asks, rings, frames, memory, bind_retries };
         let mut port = XdpSocket::of(options, (index, queue), mtu, program, bound);
         port.refill();
         let serve = port.program.serve(queue, port.socket.as_fd());
@@ -181,8 +185,10 @@ impl XdpSocket {
         program: Arc<Program>,
         bound: Bound,
     ) -> XdpSocket {
-        let Bound { socket, rings, frames, memory, bind_retries } = bound;
+        let Bound { socket, asks, rings, frames, memory, bind_retries } = bound;
         let size = options.frames as u32;
+        // Of a socket of another process, that one has counted what was missed before.
+        let missed = socket.statistics().map_or(0, |kernel| kernel.missed());
         XdpSocket {
             zero_copy: socket.is_zero_copy(),
             maps_again: socket.map_rings(size).is_ok(),
@@ -193,6 +199,7 @@ impl XdpSocket {
             program,
             interface: options.interface.clone(),
             index,
+            asks,
             queue,
             mtu,
             size,
@@ -207,7 +214,7 @@ impl XdpSocket {
             retries: 0,
             bind_retries,
             completed: 0,
-            missed: 0,
+            missed,
             counters: Counters::default(),
         }
     }
@@ -294,12 +301,20 @@ impl XdpSocket {
         if self.unsent && self.again.is_due(now) {
             self.kick()?;
         }
-        if self.lookout.is_due(now)
-            && let Err(error) = netdevice::is_still(&self.interface, self.index)
-        {
-            return Err(self.lost(error));
+        if self.lookout.is_due(now) {
+            self.ask_missed();
+            if netdevice::is_gone(self.asks.as_fd(), self.index) {
+                return Err(self.lost(std::io::Error::from_raw_os_error(libc::ENODEV)));
+            }
         }
         Ok(Receive::None)
+    }
+
+    /// Asks the kernel how many packets it has dropped since it was last asked.
+    fn ask_missed(&mut self) {
+        let Ok(kernel) = self.socket.statistics() else { return };
+        self.counters.missed += kernel.missed().saturating_sub(self.missed);
+        self.missed = kernel.missed();
     }
 
     /// Shows the kernel what is to be sent, and tells it where it sleeps.
@@ -318,8 +333,8 @@ impl XdpSocket {
             let Err(error) = self.socket.send() else { return Ok(()) };
             match error.raw_os_error() {
                 Some(libc::EAGAIN | libc::EINTR) => {}
-                // The driver has no room, or the interface is down: it stays in the ring, and is tried again.
-                Some(libc::EBUSY | libc::ENOBUFS | libc::ENETDOWN) => break,
+                // The driver has no room, the kernel no memory, or the interface is down: it stays in the ring, and is tried again.
+                Some(libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::ENETDOWN) => break,
                 _ => return Err(self.lost(error)),
             }
         }
@@ -348,6 +363,7 @@ impl XdpSocket {
 /// A bound socket with what belongs to it.
 struct Bound {
     socket: Socket,
+    asks: OwnedFd,
     rings: Rings,
     frames: Frames,
     memory: OwnedFd,
@@ -520,12 +536,7 @@ impl Port for XdpSocket {
     fn finish(&mut self) -> Result<(), PortError> {
         let kicked = self.kick();
         self.reap();
-        if let Ok(kernel) = self.socket.statistics() {
-            // Each is a packet that did not get here.
-            let missed = kernel.receive_dropped + kernel.receive_ring_full;
-            self.counters.missed += missed - self.missed;
-            self.missed = missed;
-        }
+        self.ask_missed();
         kicked
     }
 }

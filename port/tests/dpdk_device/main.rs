@@ -50,12 +50,30 @@ fn frames_pass_both_ways_through_a_device_and_errors_are_named() {
         assert_eq!((all.len(), all.iter().map(|queue| queue.details().len()).sum()), (queues - 1, 0));
         assert_eq!((port.counters().skipped(), port.counters().refused()), (0, 0));
     }
+    what_a_full_ring_left_leaves_without_another_frame();
     a_device_that_refuses_is_not_kept();
     a_device_in_use_is_refused_and_stays_in_use();
 }
 
 fn open(spec: &str) -> Result<Vec<Box<dyn Port>>, String> {
     spec.parse::<PortSpec>().unwrap().open().map_err(|error| error.to_string())
+}
+
+/// Over a ring of DPDK's own, whose frames come back here.
+fn what_a_full_ring_left_leaves_without_another_frame() {
+    let mut port = open("dpdk:net_ring0,frames=1024").unwrap().remove(0);
+    let sent = frame(60, EXPERIMENT, 7);
+    // More than it holds: the last of them stay here.
+    let accepted = (0..5000).take_while(|_| port.transmit(Time::ZERO, &sent).unwrap() == Transmit::Accepted).count();
+    port.flush(Time::ZERO).unwrap();
+    assert!((1024..4096).contains(&accepted), "{accepted}");
+    let mut buffer = [0; MAX_FRAME];
+    let mut came = 0;
+    // One look in vain would be enough.
+    for _ in 0..accepted + 100 {
+        came += usize::from(port.receive(Time::ZERO, &mut buffer).unwrap() != Receive::None);
+    }
+    assert_eq!(came, accepted);
 }
 
 /// What is asked for next under its name is another device.

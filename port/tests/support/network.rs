@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 
 use conic_check::skipped;
@@ -49,6 +49,18 @@ pub fn pair(mtu: usize) -> bool {
         && run("ip", &["link", "add", "v0", "mtu", &mtu, "type", "veth", "peer", "name", "v1", "mtu", &mtu])
         && run("ip", &["link", "set", "v0", "up"])
         && run("ip", &["link", "set", "v1", "up"])
+}
+
+/// Takes all descriptors that the process may have, in a table that from now on is this thread's own: other tests notice nothing.
+pub fn out_of_descriptors() -> Vec<OwnedFd> {
+    // SAFETY: no memory is passed; every descriptor that is open stays open under its number.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0, "{}", io::Error::last_os_error());
+    let first = File::open("/dev/null").unwrap();
+    let taken = std::iter::repeat_with(|| first.as_fd().try_clone_to_owned());
+    let taken = taken.take_while(Result::is_ok).map(Result::unwrap).collect();
+    let error = File::open("/dev/null").expect_err("there is none left");
+    assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+    taken
 }
 
 pub fn frame(length: usize, kind: [u8; 2], seed: u8) -> Vec<u8> {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::super::Daemon;
 use super::super::mirror::Asked;
-use super::super::network::{NetworkPort, open};
+use super::super::network::{NetworkPort, go_on};
 use super::{Last, Link};
 use crate::event::Event;
 
@@ -28,7 +28,7 @@ pub(in crate::server) struct Promise {
     pub(super) attached: bool,
     /// It can be given; otherwise it is opened anew.
     pub given: bool,
-    /// The circuit that it is an end of, by configuration or an operator: its other end comes with the clients.
+    /// The circuit that it is an end of, by configuration or an operator; an operator's goes on.
     pub circuit: Option<Circuit>,
     /// Its mirror, if an operator asked for one.
     pub(super) mirror: Option<Asked>,
@@ -166,12 +166,18 @@ impl Daemon {
             if !promise.given {
                 continue;
             }
-            match open(&self.networks[network].ports[&port].config, legacies) {
-                Ok(queues) => self.networks[network].inherit(port, queues),
-                Err(text) => {
-                    let network = promise.network;
-                    self.journal.say(&Event::PortFailed { network, text });
-                }
+            self.inherit_port((network, port), legacies);
+        }
+    }
+
+    /// Goes on with a port by what was given of it, which may be nothing but that the other one has closed its own.
+    pub(super) fn inherit_port(&mut self, (network, port): (usize, usize), legacies: Vec<Legacy>) {
+        let one = &self.networks[network];
+        match go_on(&one.ports[&port].config, legacies) {
+            Ok(queues) => one.inherit(port, queues),
+            Err(text) => {
+                let network = one.config.name.clone();
+                self.journal.say(&Event::PortFailed { network, text });
             }
         }
     }

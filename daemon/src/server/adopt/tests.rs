@@ -1,7 +1,7 @@
 //! What two daemons say to each other is what their number stands for, and what the old one had begun or counted goes on.
 
 use conic_client::{AttachError, Client, Link, Operator, Options};
-use conic_control::{Attach, Attached};
+use conic_control::{Attach, Attached, Reason};
 use conic_interface::metadata::Offloads;
 use conic_nicd::config::{Config, Limits, NetworkConfig, PortConfig};
 use conic_nicd::switch::{Circuit, Pin, RateLimit};
@@ -131,6 +131,37 @@ fn the_next_circuit_of_an_operator_is_above_every_one_that_was_handed_over() {
 }
 
 #[test]
+fn what_a_new_file_connects_is_connected_at_both_ends_whoever_came_from_the_daemon_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("0.pcap");
+    let ports = vec![PortConfig { spec: format!("capture:record={}", file.display()), vlan: None }];
+    let networks = vec![NetworkConfig { ports, ..NetworkConfig::default() }];
+    let without = Config { socket: folder.path().join("nic.sock"), networks, ..Config::default() };
+    let mut with = without.clone();
+    with.networks[0].connects = vec!["client:web,port:0".parse().expect("a connection")];
+    let [without, with] = [without, with].map(|config| config.checked().expect("a sound configuration"));
+    let old = started(&without);
+    let old = std::thread::spawn(move || old.run());
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    let options = Options { geometry, name: Name::new("web").expect("a name"), ..Options::default() };
+    let (_client, _queues) = Client::attach(&without.socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let ends = |daemon: &Daemon| {
+        let circuits = daemon.networks[0].report().circuits.into_iter();
+        circuits.map(|(party, _, other)| (party, other)).collect::<Vec<_>>()
+    };
+    let (new, _) = adopted(&with);
+    assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
+    let mut both = ends(&new);
+    both.sort();
+    let [port, client] = [Party::Port(0), Party::Client(1)];
+    assert_eq!(both, [(port, Some(client)), (client, Some(port))]);
+    let new = std::thread::spawn(move || new.run());
+    let (last, _) = adopted(&without);
+    assert!(matches!(new.join(), Ok(Ok(()))), "the second one ended");
+    assert_eq!(ends(&last), [], "who was connected by a file is not so by one without it");
+}
+
+#[test]
 fn who_waits_for_memory_that_is_on_its_way_back_gets_it_from_the_one_that_takes_over() {
     let folder = tempfile::tempdir().expect("a folder");
     let limits = Limits { clients: 1, ..Limits::default() };
@@ -160,6 +191,36 @@ fn who_waits_for_memory_that_is_on_its_way_back_gets_it_from_the_one_that_takes_
     assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
     stop.raise();
     assert!(matches!(new.join(), Ok(Ok(()))));
+}
+
+/// Nobody is heard while the one that takes over is waited for: what the others say meanwhile is not too late where that one fails.
+#[test]
+fn who_speaks_while_a_take_over_fails_is_heard_behind_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config { socket: folder.path().join("nic.sock"), step_timeout_ms: 500, ..Config::default() };
+    let config = config.checked().expect("a sound configuration");
+    let stop = Stop::new().expect("a descriptor");
+    let old = Daemon::start(config.clone(), stop.clone(), Box::new(|_| {})).expect("it starts");
+    let old = std::thread::spawn(move || old.run());
+    let [silent, speaks] = [(); 2].map(|()| Channel::connect(&config.socket).expect("it listens"));
+    let heir = Channel::connect(&config.socket).expect("it listens");
+    ask_to_adopt(&heir).expect("it answers");
+    assert!(matches!(hear(&heir), Message::Part { .. }), "it begins to give over");
+    let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::default() };
+    speaks.send(&Message::Hello(hello).encode(), &[]).expect("there is room");
+    // Who else is connected; then it waits for a word.
+    while heir.wait(Duration::from_millis(700)).expect("a socket") {
+        assert!(matches!(hear(&heir), Message::Part { .. }));
+    }
+    drop(heir);
+    assert!(matches!(hear(&speaks), Message::Welcome(_)));
+    // Who has said nothing still has the time of a step from then on, and no more.
+    let begun = clock::now();
+    assert!(matches!(hear(&silent), Message::Refused(refused) if refused.reason == Reason::Timeout));
+    let took = clock::now().since(begun).seconds();
+    assert!((0.3..3.0).contains(&took), "it was given {took} s");
+    stop.raise();
+    assert!(matches!(old.join(), Ok(Ok(()))));
 }
 
 /// Whose clients do without fences of their own gives them to nobody whose fences do not reach them: that one would miss a call.
@@ -224,7 +285,7 @@ const ASKS: u64 = 1 << 40;
 #[test]
 fn a_port_that_is_being_closed_is_waited_for_and_not_for_long() {
     let again = r#"{"error":"another NIC has taken over: ask again"}"#;
-    let (told, took) = told_of_a_port(PortMove::Closing, Some(News::PortClosed { connection: ASKS }));
+    let (told, took) = told_of_a_port(PortMove::Closing, Some(News::PortClosed { connection: ASKS, failed: None }));
     assert!((told.as_str(), took < 1.0) == (r#"{"done":true}"#, true), "{told} after {took} s");
     let (told, took) = told_of_a_port(PortMove::Closing, None);
     assert!(told == again && (1.0..4.0).contains(&took), "{told} after {took} s");
