@@ -229,6 +229,34 @@ struct Rung {
     number: usize,
 }
 
+/// When the packets of a ring were there, one after the other. Completions come in order; a line that tells of several packets stands in the
+/// first one's place, where the others' are older.
+pub(super) struct Landings {
+    ring: Address,
+    descriptors: u64,
+    seen: u64,
+    last: Time,
+}
+
+impl Landings {
+    /// Of the receive ring of a queue pair, from its first packet on.
+    pub(super) fn of(queues: Queues) -> Landings {
+        Landings { ring: queues.rx_ring, descriptors: queues.shape.descriptors, seen: 0, last: Time::ZERO }
+    }
+
+    /// Of the next packets, so many, and of none behind them.
+    pub(super) fn next(&mut self, core: &CxlCore<'_>, count: usize) -> Vec<Time> {
+        let begins = self.seen;
+        self.seen += count as u64;
+        let of = |position: u64| {
+            let own = core.machine().borrow().landed(self.ring.lines(position % self.descriptors));
+            self.last = self.last.max(own);
+            self.last
+        };
+        (begins..begins + count as u64).map(of).collect()
+    }
+}
+
 /// The host: copies each packet of a burst into a transmit buffer, and sends the burst at once.
 fn serve(
     core: &CxlCore<'_>,
@@ -240,8 +268,7 @@ fn serve(
     let mut host = Host::new(queues, *core, question.design.requests.tx_signal);
     set_write_back(core, queues, question.design.write_back);
     core.machine().borrow_mut().watch(queues.rx_ring, queues.shape.descriptors);
-    // Completions come in order. A line that tells of several packets stands in the first one's place: the others' are older.
-    let (mut seen, mut last) = (0, Time::ZERO);
+    let mut landings = Landings::of(queues);
     let mut packets = [Packet::BLANK; BURST];
     let (mut copy, mut to) = (vec![0; question.bytes], [Address(0); BURST]);
     loop {
@@ -254,15 +281,7 @@ fn serve(
             }
             continue;
         }
-        // When the packets of this burst, and of none after it, were there.
-        let landed: Vec<Time> = (seen..seen + count as u64)
-            .map(|position| {
-                let own = core.machine().borrow().landed(queues.rx_ring.lines(position % queues.shape.descriptors));
-                last = last.max(own);
-                last
-            })
-            .collect();
-        seen += count as u64;
+        let landed = landings.next(core, count);
         let mut free = 0;
         while free < count {
             let more = host.buf_alloc(question.bytes as u64, &mut to[free..count]);

@@ -10,7 +10,7 @@ use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation,
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
-use super::loopback::{Attachment, Design, ahead, place};
+use super::loopback::{Attachment, Design, Landings, ahead, place};
 
 /// One direction at full speed.
 #[derive(Clone, Debug)]
@@ -136,20 +136,16 @@ fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &T
 fn discard(core: &CxlCore<'_>, queues: Queues, signal: Signal, all: &RefCell<Progress>) {
     let mut host = Host::new(queues, *core, signal);
     let mut packets = [Packet::BLANK; 64];
-    let (ring, descriptors) = (queues.rx_ring, queues.shape.descriptors);
-    core.machine().borrow_mut().watch(ring, descriptors);
-    // Completions come in order. A line that tells of several packets stands in the first one's place: the others' are older.
-    let (mut seen, mut landed) = (0, Time::ZERO);
+    core.machine().borrow_mut().watch(queues.rx_ring, queues.shape.descriptors);
+    let mut landings = Landings::of(queues);
     while !all.borrow().is_over() {
         let count = host.rx_burst(&mut packets);
         if count == 0 {
             core.spin();
             continue;
         }
-        let there = |position: u64| core.machine().borrow().landed(ring.lines(position % descriptors));
-        landed = (seen..seen + count as u64).map(there).fold(landed, Time::max);
-        seen += count as u64;
-        all.borrow_mut().note(landed, core.machine(), count as u64);
+        let landed = landings.next(core, count);
+        all.borrow_mut().note(*landed.last().expect("there is one"), core.machine(), count as u64);
         let buffers: Vec<Address> = packets[..count].iter().map(|packet| packet.address()).collect();
         host.buf_free(&buffers);
     }
