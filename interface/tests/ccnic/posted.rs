@@ -32,6 +32,7 @@ fn a_buffer_is_taken_once_however_long_it_is_held() {
             let packets: Vec<_> = all.iter().map(|&at| Descriptor::new(at, 64)).collect();
             assert_eq!(nic.rx_burst(&packets), all.len(), "{features}");
             assert_eq!((nic.rx_room(1), nic.rx_alloc(64)), (0, None), "{features}: no more were posted");
+            assert_eq!(nic.rx_burst(&packets[..1]), 0, "{features}: a descriptor that was not taken is not filled");
             let mut out = vec![Descriptor::BLANK; all.len() + 1];
             assert_eq!(host.rx_burst(&mut out), all.len(), "{features}");
             assert_eq!(out[..all.len()], packets[..], "{features}");
