@@ -87,7 +87,8 @@ fn a_region_of_the_layout_asked_for_last_is_made_before_it_is_asked_for_and_give
     drop((first, second, third, fourth, fifth));
     wait_until("nothing is held but what is kept for the next one", || regions().len() == 1);
     served.end();
-    assert_eq!(regions().len(), 0);
+    // The one that the fifth's attaching began may be on its way still, in a thread that finds at its end that nobody asks any more.
+    wait_until("nothing is held behind the daemon's end", || regions().is_empty());
 }
 
 #[test]

@@ -139,6 +139,8 @@ fn a_service_beyond_the_caches_patience_is_bridged_by_try_again_and_faults_witho
     let bridged = Calls { machine: short, behaviour, service, calls: (0, 50), ..one_line() };
     let outcome = calls(&bridged).expect("it ends");
     assert!(outcome.try_agains >= 50 * 12, "{}", outcome.try_agains);
+    let warm = calls(&Calls { calls: (50, 50), ..bridged.clone() }).expect("it ends");
+    assert!(warm.try_agains.abs_diff(outcome.try_agains) <= 2, "{}: those of calls that count", warm.try_agains);
     let behaviour = Behaviour { patience: Time::NEVER, ..Behaviour::default() };
     let outcome = calls(&Calls { behaviour, ..bridged });
     assert!(matches!(outcome, Err(Failure::NoAnswer { .. })), "{outcome:?}");
@@ -363,4 +365,19 @@ fn a_tick_takes_the_core_in_few_of_the_frames_and_once_in_each() {
     assert!((5..=15).contains(&late.len()), "{late:?}");
     assert!(late.iter().all(|time| *time <= usual + span), "{late:?}");
     assert!(late.iter().any(|time| *time == usual + span), "{late:?}");
+}
+
+#[test]
+fn a_tick_that_comes_between_two_frames_lengthens_neither() {
+    let (interval, span) = (100_000_000, 5_000_000);
+    let timer = Some(TimerParameters { interval, span });
+    let around = Around { timer, pauses: Some(1), ..Around::default() };
+    let question = Frames { frames: (0, 1000), ..plain(around) };
+    for times in [receive(&question, Arrives::WithTheLoad), transmit(&question)] {
+        let times = times.expect("it ends");
+        let usual = *times.iter().min().expect("there are frames");
+        let late = times.iter().filter(|time| **time > usual + span / 2).count();
+        // A frame takes about a microsecond and the pause behind it five: of some sixty ticks some ten come within a frame.
+        assert!((1..30).contains(&late), "{late}");
+    }
 }

@@ -8,7 +8,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::rc::Rc;
 
@@ -22,7 +21,9 @@ use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::crossing::Crossing;
 use conic_study::coherent_pio::graphs::Graph as Modelled;
-use conic_study::coherent_pio::simulated::{CoherentLines, Overlapped, Simulated, SimulatedClock, Transport};
+use conic_study::coherent_pio::simulated::{
+    CoherentLines, Overlapped, Simulated, SimulatedClock, Transport, unless_stopped,
+};
 use serde::Serialize;
 
 use super::Options;
@@ -81,10 +82,7 @@ struct Report<'a> {
     graphs: &'a [Curves],
 }
 
-/// Why the modelled machine stopped, on its way out of a graph, whose operators have nobody to return an error to.
-struct Stopped(SimFailure);
-
-/// A transport whose simulation's own time on this machine is kept. Where the simulation stops, it unwinds with [`Stopped`].
+/// A transport whose simulation's own time on this machine is kept.
 struct Timed {
     inner: CoherentLines,
     spent: Rc<Cell<Time>>,
@@ -103,8 +101,7 @@ impl Transport for Timed {
         let start = clock::now();
         let took = self.inner.exchange(request, most, response);
         self.spent.set(self.spent.get() + clock::now().since(start));
-        // No panic hook is called: nothing is wrong with this program.
-        Ok(took.unwrap_or_else(|failure| resume_unwind(Box::new(Stopped(failure)))))
+        took
     }
 }
 
@@ -163,14 +160,11 @@ fn batches(graph: Graph, machine: &EciParameters, how: Offload, elements: usize,
     };
     let count = if how.calls == Calls::Blocking { 1 } else { EXCHANGES };
     let lines = (0..count).map(|_| lines()).collect::<Result<Vec<_>, _>>()?;
-    let measured = catch_unwind(AssertUnwindSafe(|| match graph {
+    let measured = unless_stopped(|| match graph {
         Graph::Filters => measure(&filters(elements), how, lines, span),
         Graph::Bloom => measure(&bloom(elements), how, lines, span),
-    }));
-    measured.unwrap_or_else(|panic| match panic.downcast::<Stopped>() {
-        Ok(stopped) => Err(Failure::failed(format!("the modelled machine stopped: {}", stopped.0))),
-        Err(panic) => resume_unwind(panic),
-    })
+    });
+    measured.unwrap_or_else(|failure| Err(Failure::failed(format!("the modelled machine stopped: {failure}"))))
 }
 
 fn measure<A: Element, D: Words>(

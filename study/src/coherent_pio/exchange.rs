@@ -77,7 +77,7 @@ pub struct CallsOutcome {
     pub elapsed: Time,
     /// What crossed the links during those calls.
     pub counters: Counters,
-    /// How often the CPU was told to try again.
+    /// How often the CPU was told to try again in those calls.
     pub try_agains: u64,
 }
 
@@ -131,21 +131,22 @@ pub fn observed_calls(question: &Calls, observer: &mut dyn Observer<Machine>) ->
     let outcome = Rc::new(RefCell::new(None));
     let (prefetch, into) = (question.prefetch, Rc::clone(&outcome));
     simulation.core("host", Role::Main, move |core| {
-        let mut host = Host::new(*core, lines, Features { prefetch, ..Features::HOMED });
+        let host = RefCell::new(Host::new(*core, lines, Features { prefetch, ..Features::HOMED }));
         let counters = || core.machine().borrow().counters.clone();
-        let mut before = Counters::default();
-        let begins = || before = counters();
+        // The counters and the answers of "try again", when the first call begins that counts.
+        let mut before = (Counters::default(), 0);
+        let begins = || before = (counters(), host.borrow().try_agains());
         let timed = calling.time(
             || core.now(),
             begins,
             |request, into| {
                 let since = core.now();
-                call(&mut host, request, calling.response, into);
+                call(&mut host.borrow_mut(), request, calling.response, into);
                 core.note_span(CALL, since, core.now());
             },
         );
         let Timed { latencies, elapsed } = timed;
-        let (counters, try_agains) = (counters().since(&before), host.try_agains());
+        let (counters, try_agains) = (counters().since(&before.0), host.borrow().try_agains() - before.1);
         *into.borrow_mut() = Some(CallsOutcome { latencies, elapsed, counters, try_agains });
     });
     let asked = question.clone();

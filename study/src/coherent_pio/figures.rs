@@ -281,7 +281,7 @@ fn nic(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let [received, sent] = over_pcie::nic(enzian, &eci, &mut findings)?;
     let chart = |title: &str| Chart::xy(title, Axis::log("Frame", "bytes"), Axis::log("Median", "ns"));
     let receive = chart("NIC receive latency")
-        .note("Over the coherent lines, a frame's last beat comes when the CPU begins to ask for it.")
+        .note("Over the coherent lines, a frame's last beat comes when the CPU begins to ask for it, or later by what its lines after the first take to go out of the looped port.")
         .series(Series::line("coherent PIO", eci.receive))
         .series(Series::line("coherent PIO, prefetching driver (an improvement)", prefetching));
     findings.plot("fig10-receive", received.into_iter().fold(receive, Chart::series));

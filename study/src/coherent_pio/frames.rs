@@ -12,7 +12,7 @@ use conic_sim::parameters::TimerParameters;
 use conic_sim::{Failure, Role};
 
 use super::calling::fill;
-use super::port::{Port, pause};
+use super::port::{Port, pause, rest};
 use crate::simulated::Observer;
 
 /// Words of the protocol's sets of lines: two control lines and the overflow lines of a frame of 9600 bytes, in lines of 64 bytes.
@@ -66,7 +66,7 @@ impl Around {
     /// Lets a core pause after frame `number`.
     fn pause(&self, core: &EciCore<'_>, number: u64) {
         if let Some(seed) = self.pauses {
-            core.work(pause(seed, number));
+            rest(core, pause(seed, number));
         }
     }
 

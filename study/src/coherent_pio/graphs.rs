@@ -7,17 +7,19 @@
 //! Timely's own work, by [`conic_sim::eci::parameters::EciSoftwareParameters`]. No clock of the host's is read.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
 use conic_dataflow::wire::{exchange_bytes, prefix};
 use conic_dataflow::{
     Bloom, Calls, Chain, Detail, Drops, Element, Fault, Offload, Operator, Program, Running, offload, trivial_filters,
 };
+use conic_sim::Failure;
 use conic_sim::eci::EciParameters;
 use conic_sim::eci::parameters::EciDeviceParameters;
 
 use super::crossing::{Crossing, Part};
-use super::simulated::{Pipeline, Simulated, SimulatedClock, Transport};
+use super::simulated::{Pipeline, Simulated, SimulatedClock, Transport, unless_stopped};
 
 /// Filters of the synthetic pipeline.
 pub const FILTERS: u64 = 31;
@@ -35,6 +37,38 @@ pub enum Graph {
     Filters,
     /// Eight hashes of each 128-byte element.
     Bloom,
+}
+
+/// Why a graph with a part on a simulated device came to no end.
+#[derive(Debug)]
+pub enum NotOffloaded {
+    /// The device cannot be, for such batches.
+    Device(Fault),
+    /// The modelled machine stopped.
+    Machine(Failure),
+}
+
+impl fmt::Display for NotOffloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotOffloaded::Device(fault) => fault.fmt(f),
+            NotOffloaded::Machine(failure) => write!(f, "the modelled machine stopped: {failure}"),
+        }
+    }
+}
+
+impl std::error::Error for NotOffloaded {}
+
+impl From<Fault> for NotOffloaded {
+    fn from(fault: Fault) -> Self {
+        NotOffloaded::Device(fault)
+    }
+}
+
+impl From<Failure> for NotOffloaded {
+    fn from(failure: Failure) -> Self {
+        NotOffloaded::Machine(failure)
+    }
 }
 
 /// A batch's time, in picoseconds.
@@ -165,7 +199,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// If the device cannot be, or stops.
+    /// If the device cannot be, or its machine stops.
     ///
     /// # Panics
     ///
@@ -176,16 +210,16 @@ impl Graph {
         elements: usize,
         detail: Detail,
         transport: T,
-    ) -> Result<BatchTime, Fault> {
+    ) -> Result<BatchTime, NotOffloaded> {
         let crossing = transport.crossing();
-        let (exchanges, parts) = match self {
-            Graph::Filters => run(&filters(), elements, detail, transport, number, filtered)?,
+        let (exchanges, parts) = unless_stopped(|| match self {
+            Graph::Filters => run(&filters(), elements, detail, transport, number, filtered),
             Graph::Bloom => {
                 let element =
                     |batch: u64, at: usize| std::array::from_fn(|byte| (byte * 7 + at * 3 + batch as usize) as u8);
-                run(&Chain::new(Bloom), elements, detail, transport, element, |element| Bloom.apply(element))?
+                run(&Chain::new(Bloom), elements, detail, transport, element, |element| Bloom.apply(element))
             }
-        };
+        })??;
         Ok(BatchTime { software: self.around(machine, elements, detail, (crossing, parts)), exchanges, parts })
     }
 }
@@ -241,6 +275,7 @@ fn run<A: Element, D: Element + PartialEq + std::fmt::Debug, T: Transport>(
 
 #[cfg(test)]
 mod tests {
+    use conic_fabric::Time;
     use conic_sim::platform::Platform;
 
     use super::super::simulated::CoherentLines;
@@ -287,6 +322,32 @@ mod tests {
         let bytes = Graph::Bloom.exchange_bytes(Detail::Collapsed);
         let lines = CoherentLines::new(machine, &part, bytes).expect("it begins");
         Graph::Bloom.offloaded(machine, elements, Detail::Collapsed, lines).expect("the device answers").exchanges
+    }
+
+    #[test]
+    fn a_machine_that_stops_is_an_error_and_not_a_panic() {
+        /// Answers so often, and then no more.
+        struct Stops<T>(T, u32);
+        impl<T: Transport> Transport for Stops<T> {
+            fn capacity(&self) -> usize {
+                self.0.capacity()
+            }
+            fn crossing(&self) -> Crossing {
+                self.0.crossing()
+            }
+            fn exchange(&mut self, request: &[u8], most: usize, response: &mut Vec<u8>) -> Result<Time, Failure> {
+                self.1 = self.1.checked_sub(1).ok_or(Failure::Deadlock(vec!["host".to_owned()]))?;
+                self.0.exchange(request, most, response)
+            }
+        }
+        let (machine, detail) = (machine("enzian"), Detail::Collapsed);
+        for graph in [Graph::Filters, Graph::Bloom] {
+            let part = graph.part(&machine.device, Crossing::Together);
+            let lines = CoherentLines::new(&machine, &part, graph.exchange_bytes(detail)).expect("it begins");
+            let why = graph.offloaded(&machine, 3, detail, Stops(lines, 2)).expect_err("it stops");
+            let stopped = Failure::Deadlock(vec!["host".to_owned()]);
+            assert_eq!(why.to_string(), format!("the modelled machine stopped: {stopped}"));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A device's network port and what lies between it and the interface's logic, over coherent lines and over PCIe alike.
 
-use conic_fabric::Time;
+use conic_fabric::{Core, Time};
 use conic_sim::eci::parameters::EciDeviceParameters;
 use conic_sim::parameters::FpgaParameters;
 
@@ -14,6 +14,13 @@ const LONGEST_PAUSE: u32 = 20_000;
 pub(super) fn pause(seed: u64, number: u64) -> u32 {
     let drawn = (seed ^ number).wrapping_add(1).wrapping_mul(0x5851_f42d_4c95_7f2d);
     ((drawn ^ drawn >> 29).wrapping_mul(0x1405_7b7e_f767_814f) >> 40) as u32 % LONGEST_PAUSE
+}
+
+/// Lets a core work between two frames. A tick that comes meanwhile takes the core before its next step: that step is here, so that
+/// the tick lengthens the pause and not the frame behind it.
+pub(super) fn rest(core: &impl Core, cycles: u32) {
+    core.work(cycles);
+    core.work(0);
 }
 
 /// A stage: how long a frame takes in it, in picoseconds.

@@ -7,6 +7,7 @@
 //! for the graph since it began as it took in the simulation.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use conic_dataflow::wire::Request;
@@ -204,7 +205,23 @@ impl Transport for Pcie {
     }
 }
 
-/// A device behind a transport.
+/// Why the modelled machine stopped, on its way out of a graph, whose operators have nobody to return an error to.
+struct Stopped(Failure);
+
+/// Runs a graph with a device that is [`Simulated`] or [`Overlapped`].
+///
+/// # Errors
+///
+/// The simulator's, which ends the graph where it is.
+pub fn unless_stopped<T>(graph: impl FnOnce() -> T) -> Result<T, Failure> {
+    // Nothing that the graph has touched is looked at again.
+    catch_unwind(AssertUnwindSafe(graph)).map_err(|panic| match panic.downcast::<Stopped>() {
+        Ok(stopped) => stopped.0,
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
+/// A device behind a transport. Where its machine stops it unwinds, to [`unless_stopped`].
 pub struct Simulated<T> {
     transport: T,
     response: Vec<u8>,
@@ -232,7 +249,8 @@ impl<T: Transport> Device for Simulated<T> {
         let (crossing, transport) = (self.transport.crossing(), &mut self.transport);
         let exchange = |request: &[u8], most, response: &mut Vec<u8>| transport.exchange(request, most, response);
         let took = crossing.batch(request, most, &mut self.response, exchange);
-        self.clock.add(took.map_err(|_| Fault::Stopped)?);
+        // No panic hook is called: nothing is wrong with this program.
+        self.clock.add(took.unwrap_or_else(|failure| resume_unwind(Box::new(Stopped(failure)))));
         Ok(())
     }
 

@@ -1,13 +1,13 @@
 //! Figures 11 and 12: operators of a stream's graph on the device.
 
 use conic_chart::{Axis, Chart, Series};
-use conic_dataflow::{Detail, Fault};
+use conic_dataflow::Detail;
 use conic_interface::xdma::Completion;
 use conic_sim::eci::EciParameters;
 
 use super::crossing::Crossing;
 use super::figures::Machines;
-use super::graphs::{BatchTime, Graph};
+use super::graphs::{BatchTime, Graph, NotOffloaded};
 use super::pcie;
 use super::simulated::{CoherentLines, Pcie};
 use crate::experiment::Findings;
@@ -45,12 +45,12 @@ fn per_element(curve: &Curve) -> Option<f64> {
     Some((at(curve, many)? - at(curve, few)?) / (many - few) as f64)
 }
 
-fn curve(sizes: &[usize], time: impl Fn(usize) -> Result<BatchTime, Fault>) -> Result<Curve, Fault> {
+fn curve(sizes: &[usize], time: impl Fn(usize) -> Result<BatchTime, NotOffloaded>) -> Result<Curve, NotOffloaded> {
     sizes.iter().map(|&elements| Ok((elements as f64, time(elements)?.microseconds()))).collect()
 }
 
 /// Over coherent lines, as published.
-fn coherent(machine: &EciParameters, graph: Graph, detail: Detail, sizes: &[usize]) -> Result<Curve, Fault> {
+fn coherent(machine: &EciParameters, graph: Graph, detail: Detail, sizes: &[usize]) -> Result<Curve, NotOffloaded> {
     coherent_in(Crossing::Apart, machine, graph, detail, sizes)
 }
 
@@ -60,7 +60,7 @@ fn coherent_in(
     graph: Graph,
     detail: Detail,
     sizes: &[usize],
-) -> Result<Curve, Fault> {
+) -> Result<Curve, NotOffloaded> {
     curve(sizes, |elements| batch_in(crossing, machine, graph, detail, elements))
 }
 
@@ -71,10 +71,10 @@ fn batch_in(
     graph: Graph,
     detail: Detail,
     elements: usize,
-) -> Result<BatchTime, Fault> {
+) -> Result<BatchTime, NotOffloaded> {
     let part = graph.part(&machine.device, crossing);
     let lines = CoherentLines::new(machine, &part, graph.exchange_bytes(detail));
-    graph.offloaded(machine, elements, detail, lines.map_err(|_| Fault::Stopped)?)
+    graph.offloaded(machine, elements, detail, lines?)
 }
 
 /// Over PCIe, by one way, as published.
@@ -84,7 +84,7 @@ fn over(
     graph: Graph,
     detail: Detail,
     sizes: &[usize],
-) -> Result<Curve, Fault> {
+) -> Result<Curve, NotOffloaded> {
     curve(sizes, |elements| batch_over(machines, transport, graph, detail, elements))
 }
 
@@ -95,25 +95,25 @@ fn batch_over(
     graph: Graph,
     detail: Detail,
     elements: usize,
-) -> Result<BatchTime, Fault> {
+) -> Result<BatchTime, NotOffloaded> {
     let part = graph.part(&machines.enzian.device, Crossing::Apart);
     let device = Pcie::new(&machines.enzian_pcie, transport, &part, graph.exchange_bytes(detail));
     graph.offloaded(&machines.enzian, elements, detail, device)
 }
 
 /// By PIO over PCIe, and by DMA, polled.
-fn over_pcie(machines: &Machines, graph: Graph, detail: Detail, sizes: &[usize]) -> Result<[Curve; 2], Fault> {
+fn over_pcie(machines: &Machines, graph: Graph, detail: Detail, sizes: &[usize]) -> Result<[Curve; 2], NotOffloaded> {
     let by = |transport| over(machines, transport, graph, detail, sizes);
     Ok([by(pcie::Transport::Pio)?, by(pcie::Transport::Dma(Completion::Polled))?])
 }
 
-fn software(machine: &EciParameters, graph: Graph, sizes: &[usize]) -> Result<Curve, Fault> {
+fn software(machine: &EciParameters, graph: Graph, sizes: &[usize]) -> Result<Curve, NotOffloaded> {
     curve(sizes, |elements| Ok(graph.in_software(machine, elements)))
 }
 
 /// Figure 11. Progress crosses for each operator, in exchanges of its own: the paper speaks of an entire sub-graph's progress
 /// tracking, and of statistics that are exchanged before and after a batch (section 5.3).
-pub(super) fn filters(machines: &Machines) -> Result<Findings, Fault> {
+pub(super) fn filters(machines: &Machines) -> Result<Findings, NotOffloaded> {
     let (graph, machine) = (Graph::Filters, &machines.enzian);
     let software = software(machine, graph, &NUMBERS)?;
     let fused = curve(&NUMBERS, |elements| Ok(graph.fused(machine, elements)))?;
@@ -151,7 +151,7 @@ pub(super) fn filters(machines: &Machines) -> Result<Findings, Fault> {
 }
 
 /// A batch of one line of numbers through the filters with each operator's progress, in microseconds.
-pub(super) fn filters_one_line(machine: &EciParameters) -> Result<Option<f64>, Fault> {
+pub(super) fn filters_one_line(machine: &EciParameters) -> Result<Option<f64>, NotOffloaded> {
     Ok(at(&coherent(machine, Graph::Filters, Detail::EachOperator, &NUMBERS[..1])?, NUMBERS[0]))
 }
 
@@ -160,19 +160,19 @@ pub(super) fn over_software(
     machines: &Machines,
     transport: pcie::Transport,
     numbers: usize,
-) -> Result<Option<f64>, Fault> {
+) -> Result<Option<f64>, NotOffloaded> {
     let offloaded = over(machines, transport, Graph::Filters, Detail::EachOperator, &[numbers])?;
     let software = software(&machines.enzian, Graph::Filters, &[numbers])?;
     Ok(at(&offloaded, numbers).zip(at(&software, numbers)).map(|(offloaded, software)| offloaded / software))
 }
 
 /// The time that an element more takes where a Bloom filter is offloaded, in microseconds.
-pub(super) fn bloom_per_element(machine: &EciParameters) -> Result<Option<f64>, Fault> {
+pub(super) fn bloom_per_element(machine: &EciParameters) -> Result<Option<f64>, NotOffloaded> {
     Ok(per_element(&coherent(machine, Graph::Bloom, Detail::Collapsed, &SLOPE)?))
 }
 
 /// Figure 12.
-pub(super) fn bloom(machines: &Machines) -> Result<Findings, Fault> {
+pub(super) fn bloom(machines: &Machines) -> Result<Findings, NotOffloaded> {
     let (graph, machine) = (Graph::Bloom, &machines.enzian);
     let software = software(machine, graph, &ELEMENTS)?;
     let offloaded = coherent(machine, graph, Detail::Collapsed, &ELEMENTS)?;
@@ -226,7 +226,7 @@ mod tests {
         ] {
             let elements = *sizes.last().expect("a figure has points");
             for &detail in details {
-                let of = |time: Result<BatchTime, Fault>| time.expect("the device answers").parts;
+                let of = |time: Result<BatchTime, NotOffloaded>| time.expect("the device answers").parts;
                 for (machine, crossing) in [&machines.enzian, &machines.cxl]
                     .into_iter()
                     .flat_map(|machine| [Crossing::Together, Crossing::Apart].map(|crossing| (machine, crossing)))

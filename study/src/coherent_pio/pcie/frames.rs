@@ -12,7 +12,7 @@ use conic_sim::{Failure, Options, Parameters, Role, SimCore, SimDevice, Simulati
 
 use super::super::calling::fill;
 use super::super::frames::LONGEST_FRAME;
-use super::super::port::{Port, pause};
+use super::super::port::{Port, pause, rest};
 use super::calls::{fetched, returned};
 use super::{PATIENCE, Transport, fpga, overhead, wait_for_news, wait_until};
 
@@ -141,7 +141,7 @@ fn exchange(
         }
         assert!(back == frame, "frame {number} came in wrong");
         idle();
-        core.work(pause(asked.seed, number));
+        rest(core, pause(asked.seed, number));
     }
 }
 
