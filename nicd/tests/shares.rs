@@ -1,6 +1,6 @@
 //! Who gets how much: queues and clients take turns, and an operator's limit holds from when it is set.
 
-use crate::support::clients::{Client, Outside, REQUEST, frame, mac, plain, port, tcp};
+use crate::support::clients::{Client, EVERYBODY, Outside, REQUEST, frame, mac, plain, port, tcp};
 use conic_fabric::Time;
 use conic_nicd::switch::{Offloads, RateLimit, Rules, Switch, SwitchOptions};
 
@@ -249,4 +249,34 @@ fn nobody_has_a_packet_cut_into_tiny_pieces() {
     client.ask(&tcp(1, 200, 50), REQUEST.with_large(50));
     switch.step(Time::ZERO);
     assert_eq!(outside.take().len(), 1);
+}
+
+/// One that sends to everybody as fast as it can, beside two that send as much to each other, all others being silent: how many copies
+/// were made of its frames for each of theirs.
+fn copies_beside_a_flood() -> f64 {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let mut attach = |number| Client::attach(&mut switch, Time::ZERO, number, 1, plain(number));
+    let mut clients: Vec<Client> = (1..=16).map(&mut attach).collect();
+    let mut copies = [0; 2];
+    for step in 0..4_000 {
+        let goals = [EVERYBODY, mac(3), mac(2)];
+        for (client, goal) in clients.iter_mut().zip(goals) {
+            let one = frame(client.mac, goal, 1, step, 1500);
+            while client.send(0, &one, 1) {}
+        }
+        switch.step(Time::from_nanoseconds(step));
+        for client in &mut clients {
+            for got in client.receive() {
+                copies[usize::from(got[11] != 1)] += 1;
+            }
+        }
+    }
+    f64::from(copies[0]) / f64::from(copies[1])
+}
+
+#[test]
+fn who_sends_to_everybody_takes_no_more_of_the_cores_time_than_others() {
+    // Two others send, so that a third is its share: half of what they have.
+    let ratio = copies_beside_a_flood();
+    assert!((0.25..1.0).contains(&ratio), "{ratio} copies of its frames for each of the others'");
 }

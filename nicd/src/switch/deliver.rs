@@ -269,15 +269,19 @@ impl<C: Core> Switch<C> {
         wanted: Form,
     ) -> bool {
         if let Targets::One(place) = route.targets {
-            return self.send_to(now, route, place, header, length, wanted);
+            return self.send_to(now, route, place, header, length, wanted) == Form::Changed;
         }
-        let mut changed = false;
+        let (mut changed, mut copies) = (false, 0);
         for place in self.places() {
-            changed |= self.send_to(now, route, place, header, length, wanted);
+            let form = self.send_to(now, route, place, header, length, wanted);
+            changed |= form == Form::Changed;
+            copies += usize::from(form == wanted);
         }
+        self.note_flood(copies, length);
         changed
     }
 
+    /// Sends it to one of them; in which form that one gets it.
     #[inline(always)]
     fn send_to(
         &mut self,
@@ -287,7 +291,7 @@ impl<C: Core> Switch<C> {
         header: &Header,
         length: usize,
         wanted: Form,
-    ) -> bool {
+    ) -> Form {
         let form = self.form_at(route, place);
         if form == wanted {
             self.show(now, place, length);
@@ -297,7 +301,7 @@ impl<C: Core> Switch<C> {
                 Place::Trunk(_) | Place::Away(_) => self.send_across(route, place, length),
             }
         }
-        form == Form::Changed
+        form
     }
 
     /// Copies the frame that lies here into a client's region, with what the client is told of it.

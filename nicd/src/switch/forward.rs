@@ -176,6 +176,7 @@ impl<C: Core> Switch<C> {
         let count = member.lanes[queue].wire.nic().poll_tx(&mut polled);
         let idle = member.lanes[queue].note(now, count);
         let (mut start, mut frames, mut bytes, mut last) = (0, 0, 0, Last::none(()));
+        self.flooded = 0;
         while start < count {
             let rest = &polled[start..count];
             let segments = rest.iter().take_while(|segment| segment.has(Flags::NEXT)).count() + 1;
@@ -193,6 +194,7 @@ impl<C: Core> Switch<C> {
                 self.rings.push(Ring::Client { session: member.session, queue: queue as u32 });
             }
             member.has_sent(bytes);
+            member.has_flooded(self.flooded);
         }
         self.polled = polled;
         self.note_idle(now, slot, queue, idle);
@@ -300,21 +302,30 @@ impl<C: Core> Switch<C> {
             Targets::One(Place::Port(to)) => self.leave(now, slot, lane, to as usize, passing),
             Targets::One(away) => self.carry(slot, lane, away, passing),
             Targets::AllBut(_) => {
+                let mut copies = self.trunks.len();
                 for to in 0..self.members.len() {
                     if self.form_at(route, Place::Client(to as u32)) == Form::AsItIs {
                         self.pass(slot, lane, to, passing);
+                        copies += 1;
                     }
                 }
                 for to in 0..self.ports.len() {
                     if self.form_at(route, Place::Port(to as u32)) == Form::AsItIs {
                         self.leave(now, slot, lane, to, passing);
+                        copies += 1;
                     }
                 }
                 for to in 0..self.trunks.len() {
                     self.carry(slot, lane, Place::Trunk(to as u32), passing);
                 }
+                self.note_flood(copies, passing.packet.length().into());
             }
         }
+    }
+
+    /// Enters that a frame of so many bytes was copied so often.
+    pub(super) fn note_flood(&mut self, copies: usize, length: usize) {
+        self.flooded += (copies.saturating_sub(1) * length) as u64;
     }
 
     /// Where a frame goes, and in which form; none if it goes nowhere, which is counted. Learns where its sender is.

@@ -277,6 +277,12 @@ impl<C: Core> Member<C> {
         }
     }
 
+    /// Enters what frames for several cost in its turn beside the first copy of each: the core's time, which turns share out. A limit is
+    /// of what it sends, however many get it.
+    pub fn has_flooded(&mut self, bytes: u64) {
+        self.deficit -= bytes as i64;
+    }
+
     /// Says that a queue is no longer looked at: its host calls from here on.
     pub fn set_resting(&mut self, lane: usize, resting: bool) {
         let (word, bit) = (lane / 64, 1 << (lane % 64));

@@ -188,6 +188,8 @@ pub struct Switch<C> {
     offenders: Vec<Offender>,
     /// Queues from which nothing has come for long.
     drowsy: Vec<(u32, u32)>,
+    /// Bytes that the frames for several of the burst at hand were copied beside the first copy of each.
+    flooded: u64,
     /// Who waits and is to be rung.
     rings: Vec<Ring>,
     /// Some member or port has a VLAN.
@@ -248,6 +250,7 @@ impl<C: Core> Switch<C> {
             has_joiners: false,
             offenders: Vec::new(),
             drowsy: Vec::new(),
+            flooded: 0,
             rings: Vec::new(),
             has_vlans: false,
             wired: Vec::new(),
