@@ -14,7 +14,7 @@ use rustix::net::{
 use super::ProcessError;
 
 /// The first word of an agreement, with the version of all that follows from it: its own text and the region's layout.
-const VERSION: &str = "conic-1";
+const VERSION: &str = "conic-2";
 
 /// The longest agreement, in bytes.
 const LONGEST: usize = 1024;

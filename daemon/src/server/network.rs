@@ -25,7 +25,7 @@ use super::region::Reports;
 use crate::bell::Bell;
 use crate::capture::{Capture, Writers};
 use crate::order::{Answer, Left, Order, Report};
-use crate::worker::{Neighbour, Worker, WorkerOptions};
+use crate::worker::{Neighbour, PATIENCE, Worker, WorkerOptions};
 
 /// A port of a network.
 pub(super) struct NetworkPort {
@@ -404,6 +404,9 @@ fn prepare(spec: &PortSpec) -> Result<Vec<Box<dyn Port>>, String> {
 
 /// How long a queue has said nothing that is no longer looked at.
 const REST: Time = Time::from_nanoseconds(200_000);
+
+// Between the two a thread would nap, and nobody call it.
+const _: () = assert!(REST.picoseconds() < PATIENCE.picoseconds());
 
 /// Queues that a thread that never sleeps looks at whatever they say: few enough to cost each other nothing.
 const AWAKE_WHILE_SPINNING: usize = 8;

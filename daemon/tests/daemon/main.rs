@@ -7,6 +7,7 @@
 //! | `forwarded` | ports between which the kernel forwards |
 //! | `address` | clients that ask for another address |
 //! | `left`, `log` | what clients that have left keep, and how much of a log anyone may cause |
+//! | `pauses` | frames that come after a pause |
 //! | `mirrors` | mirrors that the configuration asks for |
 //!
 //! Tests that look at what the whole process has (descriptors, memory, threads), or stop it at a named step, are programs of their own.
@@ -18,6 +19,7 @@ mod forwarded;
 mod left;
 mod log;
 mod mirrors;
+mod pauses;
 mod spread;
 mod threads;
 

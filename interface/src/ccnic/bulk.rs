@@ -120,7 +120,7 @@ impl<C: Core, P: Policy> BulkWire<C, P> {
         }
         // Room was asked for packets that go four to a slot. Those that are copied sooner than the ones behind them begin a slot each, so
         // that the ring may be full before all have gone: the rest goes when the host has taken some.
-        let sent = self.wire.nic().rx_burst(&ready[..count]);
+        let sent = if count > 0 { self.wire.nic().rx_burst(&ready[..count]) } else { 0 };
         self.delivered += sent;
         sent
     }

@@ -298,7 +298,17 @@ impl<C: Core, P: Policy> Host<C, P> {
 
     /// Posts as many blank buffers as are wanted, or as there are.
     fn post_blanks(&mut self) {
-        let Host { core, allocator, posted: Some(posted), metadata, .. } = self else { return };
+        if self.post_what_is_there() {
+            return;
+        }
+        // What was sent may be all that there is, and nobody need send or allocate again.
+        self.reclaim_transmitted(usize::MAX);
+        self.post_what_is_there();
+    }
+
+    /// The same of the buffers that are free; whether they were enough.
+    fn post_what_is_there(&mut self) -> bool {
+        let Host { core, allocator, posted: Some(posted), metadata, .. } = self else { return true };
         loop {
             let wanted = (posted.wanted() as usize).min(TOGETHER);
             let (mut buffers, mut count) = ([Address(0); TOGETHER], 0);
@@ -317,7 +327,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             posted.post(core, blanks);
             allocator.free_burst(core, spare.iter().copied());
             if blanks.len() < wanted || wanted == 0 {
-                return;
+                return wanted == 0;
             }
         }
     }

@@ -30,6 +30,7 @@
 //! | a side's reserve (one buffer, where payloads travel in the ring) | that side | receiving a payload from the ring when the pool is dry |
 //! | handed out by `allocate` | the caller | sending it, or `free` |
 //! | named by a descriptor not yet received | the receiver, once it receives it | - |
+//! | posted by a host that manages the pool alone, or taken by the NIC and not filled | the NIC | receiving a packet into it |
 //! | named by a descriptor with `RETAIN` | the sender; what it writes before its slot is released may be sent in part | completion |
 
 mod map;

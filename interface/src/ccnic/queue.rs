@@ -61,7 +61,8 @@ pub struct RingMap {
     pub ring: Address,
     /// Its slots, a power of two.
     pub slots: u64,
-    /// The line in which the consumer says what it has consumed (credit, or head register).
+    /// The line in which the consumer says what it has consumed (credit, or head register); what it has posted, where the host posts the
+    /// buffers of its receive ring.
     pub credit: Address,
     /// The line in which the producer says what it has produced (tail register).
     pub doorbell: Address,

@@ -44,6 +44,25 @@ fn a_buffer_is_taken_once_however_long_it_is_held() {
 }
 
 #[test]
+fn what_was_sent_is_posted_again_by_a_host_that_only_passes_on_what_it_receives() {
+    for features in posted_features() {
+        // Fewer than the ring has descriptors: all of them are in packets that were sent, again and again.
+        let Pair { mut nic, mut host, .. } = Pair::new(features, geometry(64, [16, 32, 0], 0));
+        for round in 0..20 {
+            let all: Vec<_> = std::iter::from_fn(|| nic.rx_alloc(64)).map(|at| Descriptor::new(at, 64)).collect();
+            assert!(all.len() >= 28, "{features}, round {round}: {} were posted", all.len());
+            assert_eq!(nic.rx_burst(&all), all.len(), "{features}");
+            let mut out = [Descriptor::BLANK; 64];
+            let count = host.rx_burst(&mut out);
+            assert_eq!((count, host.tx_burst(&out[..count])), (all.len(), count), "{features}");
+            let taken = nic.poll_tx(&mut out);
+            nic.complete_tx(&out[..taken]);
+            assert_eq!((taken, host.rx_burst(&mut out)), (count, 0), "{features}");
+        }
+    }
+}
+
+#[test]
 fn a_burst_goes_on_where_the_one_before_ended() {
     for features in posted_features() {
         let Pair { mut nic, mut host, .. } = Pair::new(features, geometry(16, [64, 64, 0], 0));

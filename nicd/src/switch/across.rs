@@ -147,13 +147,13 @@ impl<C: Core> Switch<C> {
         let lines = [first, second];
         let header = Header::of_lines(&lines, length);
         let said = Some((record.to, record.behind));
-        if !(record.is_plain() && last.is_of(&first, &said)) {
+        if !(record.is_plain() && last.is_of(&header, &said)) {
             let mut route = self.route_from(now, trunk, record, &header);
             if let Some(route) = &mut route {
                 route.known = record.known;
             }
             let as_it_is = route.as_ref().is_some_and(|route| self.is_for_one_as_it_is(record, route));
-            last.note(&first, said, route, as_it_is);
+            last.note(&header, said, route, as_it_is);
         }
         // As in `forward_packet`, it stays where it is.
         if let Some(route) = &last.route {

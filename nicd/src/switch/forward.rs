@@ -45,23 +45,16 @@ impl<S: PartialEq> Last<S> {
         Last { addresses: [0; 2], said, route: None, as_it_is: false, across: None }
     }
 
-    /// Whether the next one goes where the last one went, given by its first line.
+    /// Whether the next one goes where the last one went.
     #[inline(always)]
-    pub fn is_of(&self, first: &Line, said: &S) -> bool {
-        self.route.is_some() && self.addresses == addresses(first) && self.said == *said
+    pub fn is_of(&self, header: &Header, said: &S) -> bool {
+        self.route.is_some() && self.addresses == header.addresses() && self.said == *said
     }
 
     /// Notes where one went, or that more decides than what is noted.
-    pub fn note(&mut self, first: &Line, said: S, route: Option<Route>, as_it_is: bool) {
-        *self = Last { addresses: addresses(first), said, route, as_it_is, across: None };
+    pub fn note(&mut self, header: &Header, said: S, route: Option<Route>, as_it_is: bool) {
+        *self = Last { addresses: header.addresses(), said, route, as_it_is, across: None };
     }
-}
-
-/// A frame's two addresses, the first twelve bytes of its first line.
-#[inline(always)]
-fn addresses(first: &Line) -> [u64; 2] {
-    const SOURCE: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
-    [first.0[0], first.0[1] & SOURCE]
 }
 
 /// Sends a queue's frames back to it, and offers copies. Not inlined: nothing of it is to be in the way of those without a mirror.
@@ -237,9 +230,9 @@ impl<C: Core> Switch<C> {
         let second = if length > LINE_BYTES as usize { core.read_line(packet.address().lines(1)) } else { Line::ZERO };
         let lines = [first, second];
         let header = Header::of_lines(&lines, length);
-        if !last.is_of(&first, &()) {
+        if !last.is_of(&header, &()) {
             let route = self.route(now, from, &header);
-            self.begin_run(&first, route, last);
+            self.begin_run(&header, route, last);
         }
         // Taken out of the option it would be copied, a line at a time, from what was just stored in parts, and such a load waits
         // until all of it has reached the cache: that was a third of a frame's time.
@@ -259,9 +252,9 @@ impl<C: Core> Switch<C> {
 
     /// Notes where a frame goes, and with it those behind that have the same addresses.
     #[inline(never)]
-    fn begin_run(&self, first: &Line, route: Option<Route>, last: &mut Last<()>) {
+    fn begin_run(&self, header: &Header, route: Option<Route>, last: &mut Last<()>) {
         let as_it_is = route.as_ref().is_some_and(|route| !self.is_changed_on(route) && !self.is_looked_at(route));
-        last.note(first, (), route, as_it_is);
+        last.note(header, (), route, as_it_is);
         if let Some(route) = &last.route
             && let Targets::One(place) = route.targets
         {
@@ -424,6 +417,21 @@ impl<C: Core> Switch<C> {
         self.show(now, from, length);
         let header = Header::of_frame(&self.frame[..length]);
         if let Some(route) = &self.route(now, from, &header) {
+            self.send_on(now, route, &header, length);
+        }
+    }
+
+    /// Sends the frame that lies here on, which came by a queue of a port, the `last` one of the same burst known.
+    pub(super) fn forward_received(&mut self, now: Time, from: Place, length: usize, last: &mut Last<()>) {
+        if !self.is_by_addresses() || !self.mirrors.is_empty() {
+            last.route = None;
+            return self.forward_frame(now, from, length);
+        }
+        let header = Header::of_frame(&self.frame[..length]);
+        if !last.is_of(&header, &()) {
+            last.note(&header, (), self.route(now, from, &header), false);
+        }
+        if let Some(route) = &last.route {
             self.send_on(now, route, &header, length);
         }
     }

@@ -8,6 +8,7 @@ use conic_port::{Legacy, MAX_FRAME, Port, PortError, Receive};
 use super::circuit::{Circuit, Party};
 use super::counters::PortCounters;
 use super::deliver::Lately;
+use super::forward::Last;
 use super::parts::Parts;
 use super::table::Place;
 use super::{BURST, Switch};
@@ -178,7 +179,7 @@ impl<C: Core> Switch<C> {
     pub(super) fn serve_port(&mut self, now: Time, index: usize) -> usize {
         let (mut moved, mut held) = (0, 0);
         for queue in 0..self.ports[index].queues.len() {
-            let mut taken = 0;
+            let (mut taken, mut last) = (0, Last::none(()));
             while taken < BURST && !self.ports[index].ended[queue] {
                 if self.is_held_back(index) {
                     held = 1;
@@ -193,9 +194,10 @@ impl<C: Core> Switch<C> {
                 };
                 match received {
                     Ok(Receive::Frame { length, .. }) if metadata == virtio::Metadata::NONE => {
-                        self.forward_frame(now, Place::Port(index as u32), length);
+                        self.forward_received(now, Place::Port(index as u32), length, &mut last);
                     }
                     Ok(Receive::Frame { length, .. }) => {
+                        last.route = None;
                         let sound = self.forward_from_port(now, index as u32, length, metadata);
                         self.ports[index].counters.dropped_offload += u64::from(!sound);
                     }

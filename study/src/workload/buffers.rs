@@ -15,7 +15,7 @@ impl Loopback {
 
     /// Buffers of CC-NIC's pool: for what is in flight and what both sides keep on their stacks.
     pub fn pool_buffers(&self, features: &Features) -> u64 {
-        // Where the host alone manages the pool, a ring of blank buffers and one of sent ones that it has not taken back.
+        // Where the host alone manages the pool, a ring of posted buffers and one of sent ones that it has not taken back.
         let in_rings = if features.shared_pool { 0 } else { 2 * DESCRIPTORS };
         let each = (2 * self.window + 4 * 256).max(DESCRIPTORS) + in_rings;
         // An idle queue pair holds a few for what may come.
