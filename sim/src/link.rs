@@ -1,8 +1,8 @@
 //! The coherent interconnect's wires: flits and slots, links side by side, one direction at a time.
 //!
 //! A message about a line takes the link that the line's number selects, behind every earlier message on that link. The
-//! arithmetic is that of Intel's UPI (flits of 24 bytes with 3 slots; a line is 4 flits, of which it and its header fill 9
-//! slots), with every size a parameter. A flit *leaves* when its first bit does: what is ready by then may still ride.
+//! arithmetic is that of Intel's UPI (flits of 24 bytes with 3 slots; a line is 4 flits, of which it fills 9 slots and its header
+//! a tenth), with every size a parameter. A flit *leaves* when its first bit does: what is ready by then may still ride.
 
 use crate::parameters::InterconnectParameters;
 use crate::probe::counters::LinkCounters;
