@@ -73,7 +73,8 @@ impl fmt::Display for AttachError {
                     io::ErrorKind::PermissionDenied => {
                         write!(
                             f,
-                            "the socket {path} may not be used by this user: ask for its group, or for --allow-user"
+                            "the permissions of the socket {path} do not let this user connect: ask to be put into its group, or for \
+                             `conic nic --socket-mode 0666 --allow-user` with this user's number"
                         )
                     }
                     _ => write!(f, "connecting to {path}: {error}"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use conic_fabric::Time;
 use conic_native::{Flag, clock, pin};
-use conic_port::{Kind, MAX_FRAME, Port, PortError, PortSpec, Receive, SYNTAX, Transmit};
+use conic_port::{ARGUMENTS, Kind, MAX_FRAME, Port, PortError, PortSpec, Receive, SYNTAX, Transmit};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ const SECOND: Time = Time::from_nanoseconds(1_000_000_000);
 /// with source and destination address swapped. Where a port is an interface of this machine, give that no address: the
 /// kernel's own network stack would answer too.
 #[derive(clap::Args)]
-#[command(after_help = examples())]
+#[command(after_help = examples(), after_long_help = explained())]
 pub struct Options {
     /// A port; once or twice
     #[arg(long = "port", value_name = "PORT", required = true, num_args = 1)]
@@ -54,6 +54,16 @@ pub struct Options {
 /// The kinds of ports, a line each, as a list in a help text.
 pub fn kinds_of_ports() -> String {
     SYNTAX.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// The same, and what the arguments of each mean.
+pub fn ports_explained() -> String {
+    let arguments = ARGUMENTS.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
+    format!("{}\n\nTheir arguments:\n{arguments}", kinds_of_ports())
+}
+
+fn explained() -> String {
+    format!("A PORT is one of:\n{}\n\n{EXAMPLES}", ports_explained())
 }
 
 fn examples() -> String {

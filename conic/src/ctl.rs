@@ -164,7 +164,7 @@ impl FromStr for Detached {
 
 /// What is printed behind the options of `attach`.
 fn attach_help() -> String {
-    let kinds = crate::bridge::kinds_of_ports();
+    let kinds = crate::bridge::ports_explained();
     format!("Example:\n  conic ctl attach tap:lab1,address=10.9.1.1/24 --network lab\n\nPorts:\n{kinds}")
 }
 

@@ -24,7 +24,7 @@ use serde_json::json;
 /// so.
 /// Needs no privileges but those of its ports (a TAP interface: CAP_NET_ADMIN), and no huge pages.
 #[derive(clap::Args)]
-#[command(after_help = after_help())]
+#[command(after_help = after_help(), after_long_help = after_long_help())]
 pub struct Options {
     /// A file that says all of it, in TOML; see --print-config. Flags change what it says
     #[arg(long, value_name = "FILE")]
@@ -32,20 +32,25 @@ pub struct Options {
     /// The socket at which processes attach, in a folder that is there [default: /run/conic/nic.sock, whose folder is made]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// A user, by number, who may attach beside root and the one who started the NIC; may be given several times
+    /// A user, by number, who may attach beside root and the one who started the NIC, if the socket's permissions let that user connect
+    /// (see --socket-mode); may be given several times
     #[arg(long, value_name = "UID")]
     allow_user: Vec<u32>,
-    /// How the first network joins its members: bridge (by address) or loopback (each queue's frames come back to it)
+    /// The socket's permissions, in octal digits [default: 0660, which is the starter and the starter's group]. With 0666 anybody may
+    /// connect, and whom --allow-user does not name is refused
+    #[arg(long, value_name = "MODE")]
+    socket_mode: Option<String>,
+    /// How the first network joins its members: bridge (by address) or loopback (each queue's frames come back to it) [default: bridge]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
     /// How many threads serve the first network: ports are dealt to them in turn, and so are the queues of one that has several;
-    /// a client is on the one that has the fewest
+    /// a client is on the one that has the fewest [default: 1]
     #[arg(long, value_name = "NUMBER")]
     threads: Option<usize>,
     /// The core that the first network's thread is bound to; of several threads a core for each
     #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
     core: Vec<usize>,
-    /// What the first network's threads do when there is nothing to do
+    /// What the first network's threads do when there is nothing to do [default: adaptive]
     #[arg(long, value_enum)]
     wait: Option<Wait>,
     /// A port of the first network, as KIND:ARGUMENTS (see below); may be given several times
@@ -88,7 +93,11 @@ pub struct Options {
 
 /// What is printed behind the options.
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\nPorts:\n{}", crate::bridge::kinds_of_ports())
+    format!("{EXAMPLES}\n\nPorts (--help says what their arguments mean):\n{}", crate::bridge::kinds_of_ports())
+}
+
+fn after_long_help() -> String {
+    format!("{EXAMPLES}\n\nPorts:\n{}", crate::bridge::ports_explained())
 }
 
 const EXAMPLES: &str = "Examples:
@@ -136,6 +145,9 @@ impl Options {
         }
         if let AllowedUsers::Users(users) = &mut config.allow_users {
             users.extend(&self.allow_user);
+        }
+        if let Some(mode) = &self.socket_mode {
+            config.socket_mode.clone_from(mode);
         }
         config.metrics = self.metrics.or(config.metrics);
         config.wakeup_latency_us = self.wakeup_latency.or(config.wakeup_latency_us);

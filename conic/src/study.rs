@@ -53,7 +53,7 @@ const STUDIES: &str = "Examples:
   conic study host-network --quick      cores and devices that share a host's memory
   conic study native --quick            this machine's own model, beside what is measured
 
-Each writes plots and one HTML page below out/study, and shows each result beside the published one.";
+Each shows its results beside the published ones, `native` beside measured ones; all but that write plots and one HTML page below out/study.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -46,7 +46,7 @@ pub struct Options {
     /// The interface's name
     #[arg(long, default_value = "conic0")]
     name: String,
-    /// The kernel's address on it; the application has the next one
+    /// The kernel's address on it; the application has the next one, or the one before where there is none behind it
     #[arg(long, default_value = "10.9.0.1/24", value_parser = address, value_name = "ADDRESS/PREFIX")]
     address: Ipv4Address,
     /// The application's hardware address

@@ -1,4 +1,14 @@
 //! The control thread: the socket, sessions, quotas; who attaches and who is gone.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `listening`, `door` | the sockets; who is let in while there are descriptors |
+//! | `attach`, `region`, `spare` | a client gets its region: made aside, or before it is asked for |
+//! | `address` | who has which address |
+//! | `kept`, `closing` | regions of those that have left; connections that take long to close |
+//! | `network`, `ports`, `mirror` | threads and who is served by which; ports that come and go; copies of frames |
+//! | `operator`, `metrics` | what operators and Prometheus ask |
+//! | `adopt` | a new daemon takes over |
 
 mod address;
 mod adopt;

@@ -14,6 +14,7 @@
 //! | `graph.rs` | graphs whose operators have places; channels are inserted where the place changes |
 //! | `running.rs` | a graph on one worker, stepped by hand |
 //! | `software.rs` | the same operators on the CPU, one by one and fused |
+//! | `planted.rs` | mistakes that tests plant |
 //!
 //! # Progress
 //!

@@ -548,6 +548,35 @@ mod tests {
     }
 
     #[test]
+    fn the_shipped_file_names_each_key_that_there_is() {
+        fn keys<T: serde::de::DeserializeOwned + std::fmt::Debug>() -> Vec<String> {
+            // Whoever refuses a key says which there are.
+            let told = toml::from_str::<T>("no_such_key = 1").expect_err("there is no such key").to_string();
+            let (_, keys) =
+                told.split_once("expected one of ").or(told.split_once("expected ")).expect("it says which there are");
+            keys.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+        }
+        let all = [
+            keys::<Config>(),
+            keys::<Limits>(),
+            keys::<NetworkConfig>(),
+            keys::<ClientConfig>(),
+            keys::<PortConfig>(),
+            keys::<ConnectConfig>(),
+            keys::<PinConfig>(),
+            keys::<MirrorConfig>(),
+        ];
+        let text = include_str!("../../packaging/nic.toml");
+        let line = |key: &str| {
+            let begins = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{key} = "));
+            text.lines().any(begins) || text.contains(&format!("[[{key}]]")) || text.contains(&format!("[{key}]"))
+        };
+        let missing: Vec<_> =
+            all.iter().flatten().filter(|key| !line(key) && !line(&format!("network.{key}"))).collect();
+        assert!(all.iter().all(|keys| !keys.is_empty()) && missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
     fn nothing_is_a_bridge_without_ports() {
         let config = Config::read("").expect("the defaults work");
         assert_eq!(config.networks, [NetworkConfig::default()]);

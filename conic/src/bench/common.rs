@@ -20,7 +20,7 @@ pub use crate::value::{grouped as count, span};
 /// Options of every benchmark.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
-    /// Print one JSON object (or array) on stdout and nothing else there; errors too, with exit code 1
+    /// Print one JSON object (or array) on stdout and nothing else there; errors too, with exit code 1, or 2 where something must be installed
     #[arg(long)]
     pub json: bool,
     /// The cores of the application and of the NIC, for example 0,1 [default: the first two this process may use]

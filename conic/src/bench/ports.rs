@@ -25,7 +25,7 @@ use server::{Contestant, Ground, Server};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
+    /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1, or 2 where something must be installed
     #[arg(long)]
     pub json: bool,
     /// The cores of the client and of what is measured [default: the first two this process may use]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use conic_client::{Client, Queue};
 use conic_fabric::Time;
+use conic_native::clock;
 use conic_port::offload::checksum::{Verdict, fill, verify};
 
 use crate::testpmd::{
@@ -133,8 +134,9 @@ fn check_generated(queue: &mut Queue, testpmd: &mut Testpmd, mode: &str, length:
     testpmd.say("stop");
     testpmd.say(&format!("set fwd {mode}"));
     testpmd.say("start");
-    let mut count = 0;
+    let (mut count, until) = (0, clock::now() + Time::from_nanoseconds(20_000_000_000));
     while count < 2000 {
+        assert!(clock::now() < until, "mode {mode}: {count} packets came: {}", testpmd.log());
         let frames = receive_for(queue, Time::from_nanoseconds(100_000_000));
         for frame in &frames {
             assert_eq!(frame[..12], addresses.concat(), "mode {mode}");

@@ -7,6 +7,7 @@
 //! | `map` | where everything lies in a client's region; the contract between the sides |
 //! | `descriptor` | the 16-byte descriptor |
 //! | `queue` | one ring, its producer and its consumer; the protocol as tables |
+//! | `posted` | the receive ring of a host that manages the pool alone: it posts buffers in it |
 //! | `inline` | payloads inside the ring |
 //! | `pool` | buffers, the shared free set, the recycling stacks; who owns a buffer |
 //! | `ledger` | what the NIC holds, in its own memory |

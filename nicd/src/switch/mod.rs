@@ -3,6 +3,7 @@
 //! | file | what is there |
 //! |---|---|
 //! | `limit` | how much a client may send |
+//! | `counters` | what clients, ports and trunks are counted by |
 //! | `crowd` | who loses frames at a receiver without room, and leaves the last places to the others |
 //! | `looks` | how long queues wait between two looks at them |
 //! | `rest` | queues that have nothing to say are not looked at |
@@ -25,6 +26,7 @@
 //! | `across` | frames that go to them and come from them |
 //! | `trunk` | two rings between two threads |
 //! | `record` | what stands before a frame there |
+//! | `held` | ports that wait where that is nearly full |
 //!
 //! A client's memory is read once. The first lines of a frame are copied out, decided upon, and what is delivered is that copy; the
 //! rest is copied from the client's region to the other's without a look at it. What a client changes meanwhile is its own frame.

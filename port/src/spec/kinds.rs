@@ -23,7 +23,7 @@ virtio-user:SOCKET|@ABSTRACT[,role=client|server][,queues=1][,slots=256][,offloa
 dpdk:DEVICE[;KEY=VALUE...][,queues=1][,frames=1024][,memory=MB][,huge]
 capture:[replay=FILE][,record=FILE][,pace=SPEED][,forever]
 impair:[loss=1%][,duplicate=1%][,reorder=1%][,reorder-by=1ms][,corrupt=1%][,delay=1ms]
-       [,jitter=100us][,rate=1G][,limit=FRAMES][,direction=receive|transmit][,seed=1]+PORT";
+       [,jitter=100us][,rate=1G][,limit=FRAMES][,direction=receive|transmit|both][,seed=1]+PORT";
 
 const LOOPBACK: Grammar = Grammar { first: "", optional: true, keys: &["frames"], switches: &[] };
 const TAP: Grammar = Grammar {
@@ -88,6 +88,11 @@ pub(super) const IMPAIR: Grammar = Grammar {
     ],
     switches: &[],
 };
+
+/// Those of all kinds.
+#[cfg(test)]
+pub(super) const GRAMMARS: [&Grammar; 10] =
+    [&LOOPBACK, &TAP, &PACKET, &XDP, &MEMIF, &VHOST, &VIRTIO, &DPDK, &CAPTURE, &IMPAIR];
 
 /// A port of any kind but `impair`.
 pub(super) fn read(name: &str, rest: &str) -> Result<Kind, String> {

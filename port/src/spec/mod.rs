@@ -4,6 +4,7 @@
 
 mod arguments;
 mod check;
+mod help;
 mod kinds;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::str::FromStr;
 use arguments::Arguments;
 pub use check::folder_of;
 use conic_native::clock;
+pub use help::ARGUMENTS;
 
 use crate::{
     CapturePort, DpdkOptions, ForwardMode, Impaired, Impairment, Legacy, Loopback, Memif, MemifOptions, PacketOptions,

@@ -20,6 +20,22 @@ fn a_dpdk_device_keeps_its_own_arguments() {
     assert!(refused("dpdk:").contains("give the device, as DPDK names it"));
 }
 
+#[test]
+fn each_argument_is_explained() {
+    let explained = |name: &str| {
+        let mut words = ARGUMENTS.split(|letter: char| !letter.is_alphanumeric() && letter != '-' && letter != '=');
+        words.any(|word| word == name || name.ends_with('=') && word.starts_with(name))
+    };
+    for grammar in kinds::GRAMMARS {
+        let keys = grammar.keys.iter().map(|key| format!("{key}="));
+        for name in keys.chain(grammar.switches.iter().map(|&switch| switch.to_owned())) {
+            assert!(explained(&name), "{name}");
+        }
+    }
+    let widest = ARGUMENTS.lines().map(str::len).max();
+    assert!(widest < Some(118), "{widest:?}");
+}
+
 fn refused(text: &str) -> String {
     text.parse::<PortSpec>().expect_err(text).to_string()
 }

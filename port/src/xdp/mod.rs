@@ -8,7 +8,7 @@
 //!
 //! | file | what is there |
 //! |---|---|
-//! | `options.rs` | how it is opened |
+//! | `options.rs`, `error.rs` | how it is opened; what can be wrong |
 //! | `ring.rs` | the four rings shared with the kernel |
 //! | `frames.rs` | who has which frame of the memory |
 //! | `program.rs` | the program in the kernel that hands packets over |
