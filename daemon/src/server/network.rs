@@ -266,8 +266,8 @@ pub(super) fn start_networks(
         let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
         let (mut ports, mut own) = (BTreeMap::new(), Vec::new());
         for (number, port, promise) in ports_of((index, network), inheritance.as_deref_mut()) {
-            let passed = promise.as_ref().and_then(|promise| promise.circuit);
-            let circuit = Circuit::behind(passed, network.circuit_of_port(number));
+            // Behind another daemon that is settled when all are known who may be an end of one.
+            let circuit = if inheritance.is_some() { None } else { network.circuit_of_port(number) };
             let is_given = promise.is_some_and(|promise| promise.given);
             let spec = port.spec().map_err(|error| cannot(error.to_string()))?;
             // That of another port there may be the same file.

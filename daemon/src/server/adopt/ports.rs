@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use conic_nicd::config::EndConfig;
-use conic_nicd::switch::{Circuit, Party};
+use conic_nicd::switch::{Party, PassedEnd};
 use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -12,6 +12,7 @@ use serde_json::json;
 use super::super::Daemon;
 use super::super::mirror::Asked;
 use super::super::network::{NetworkPort, go_on};
+use super::circuits::passed_end;
 use super::{Last, Link};
 use crate::event::Event;
 
@@ -28,8 +29,8 @@ pub(in crate::server) struct Promise {
     pub(super) attached: bool,
     /// It can be given; otherwise it is opened anew.
     pub given: bool,
-    /// The circuit that it is an end of, by configuration or an operator; an operator's goes on.
-    pub circuit: Option<Circuit>,
+    /// The circuit that it is an end of, and the configuration's.
+    pub(super) wired: PassedEnd,
     /// Its mirror, if an operator asked for one.
     pub(super) mirror: Option<Asked>,
 }
@@ -86,6 +87,11 @@ impl Expected {
         claimed
     }
 
+    /// How the port at a place here was connected, if the old one has it.
+    pub(super) fn wired(&self, place: (usize, usize)) -> Option<PassedEnd> {
+        self.0.iter().find(|one| one.place == Some(place)).map(|one| one.promise.wired)
+    }
+
     /// The ports that are to be given, by their numbers.
     pub(super) fn claimed(&self) -> Vec<usize> {
         let wanted = |one: &Promised| one.place.is_some() && one.promise.given;
@@ -122,7 +128,6 @@ impl Daemon {
         let reports: Vec<_> = self.networks.iter().map(|network| network.report()).collect();
         let promise = |(network, number): (usize, usize)| {
             let (one, report, party) = (&self.networks[network], &reports[network], Party::Port(number));
-            let own = report.circuits.iter().find(|(of, ..)| *of == party);
             let NetworkPort { config, is_attached, can_bequeath, .. } = &one.ports[&number];
             Promise {
                 network: one.config.name.clone(),
@@ -131,7 +136,7 @@ impl Daemon {
                 vlan: config.vlan,
                 attached: *is_attached,
                 given: *can_bequeath,
-                circuit: own.map(|(_, circuit, _)| *circuit),
+                wired: passed_end(report, party, one.config.circuit_of_port(number)),
                 mirror: one.mirror_to_pass(party, &report.mirrors),
             }
         };
