@@ -535,7 +535,13 @@ const SECOND: u64 = 1_000_000_000;
 mod tests {
     use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords};
     use conic_native::{Pages, yield_core};
-    use conic_port::{Counters, PortError, Receive, Transmit};
+    use conic_port::{
+        CaptureFormat, CapturePort, CaptureWriter, Counters, Pace, PortError, Receive, Replay, Speed, Timestamp,
+        Transmit,
+    };
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::fs::OpenOptions;
+    use std::io::Write;
     use std::os::fd::{AsFd, BorrowedFd};
 
     use super::*;
@@ -653,6 +659,39 @@ mod tests {
         }
     }
 
+    /// Another port, whose looks and frames are counted.
+    struct Counted<P> {
+        port: P,
+        looks: Received,
+        frames: Received,
+    }
+
+    impl<P: Port> Port for Counted<P> {
+        fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+            self.looks.one_more();
+            let received = self.port.receive(now, frame)?;
+            if matches!(received, Receive::Frame { .. }) {
+                self.frames.one_more();
+            }
+            Ok(received)
+        }
+        fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+            self.port.transmit(now, frame)
+        }
+        fn next_due(&self) -> Option<Time> {
+            self.port.next_due()
+        }
+        fn arm(&mut self) {
+            self.port.arm();
+        }
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            self.port.descriptor()
+        }
+        fn counters(&self) -> &Counters {
+            self.port.counters()
+        }
+    }
+
     /// A thread with these ports.
     fn worker(wait: WaitMode, ports: Vec<Box<dyn Port>>) -> (Worker, Receiver<News>) {
         let (news, heard) = channel();
@@ -706,6 +745,49 @@ mod tests {
         let report = worker.report().recv().expect("it is told");
         // 2^40 picoseconds are 1.1 seconds.
         assert!(report.looks[0].1.buckets().all(|(below, _)| below <= 1 << 40), "its sleep is nobody's wait");
+    }
+
+    /// What is not due yet keeps a pipe readable, and so does its other end when it is gone.
+    #[test]
+    fn a_thread_sleeps_through_what_lies_in_a_pipe_until_that_is_due() {
+        let mut capture = Vec::new();
+        let mut writer = CaptureWriter::new(&mut capture, CaptureFormat::Pcap, "bytes");
+        for nanoseconds in [0, 600_000_000, 1_300_000_000] {
+            writer.write(Timestamp::from_nanoseconds(nanoseconds), &[7; 60]).expect("there is room");
+        }
+        writer.finish().expect("there is room");
+        drop(writer);
+        let last = capture.split_off(capture.len() - 76);
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("a.pcap");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+        let write = {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || {
+                let mut end = OpenOptions::new().write(true).open(pipe)?;
+                end.write_all(&capture).map(|()| end)
+            })
+        };
+        let replay = Replay { pace: Pace::Recorded(Speed::RECORDED), ..Replay::default() };
+        let port = CapturePort::replay(&pipe, replay).expect("a capture");
+        let mut end = write.join().expect("it writes").expect("a pipe");
+        let (looks, frames) = (Received::none(), Received::none());
+        let begun = clock::now();
+        let port = Counted { port, looks: looks.clone(), frames: frames.clone() };
+        let (_worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(port)]);
+        let until = |count| {
+            while frames.count() < count {
+                assert!(clock::now().since(begun).seconds() < 20.0, "{count} frames do not come");
+                yield_core();
+            }
+        };
+        until(2);
+        // What comes while nothing lies in the pipe wakes it.
+        end.write_all(&last).expect("a pipe");
+        drop(end);
+        until(3);
+        assert!(clock::now().since(begun).seconds() >= 1.3, "a frame came before its time");
+        assert!(looks.count() < 100, "it was looked at {} times", looks.count());
     }
 
     #[test]
