@@ -5,8 +5,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use conic_fabric::Time;
 use conic_native::{KeptCore, Memory, clock, pin, spin};
@@ -19,6 +20,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
 
 use crate::bell::Bell;
+use crate::capture;
 use crate::order::{Answer, Left, News, Order, Report};
 
 /// Steps between two looks at what the control thread wants, at most.
@@ -43,6 +45,10 @@ pub(crate) struct Worker {
     orders: Sender<Order>,
     wake: Bell,
     thread: Option<JoinHandle<()>>,
+    /// Says that it has its ports write out what they hold, and is closed when they have.
+    finished: Receiver<()>,
+    /// Until when that is worth waiting for.
+    until: Option<Time>,
 }
 
 /// Another thread of a thread's network.
@@ -84,7 +90,7 @@ impl Worker {
     pub(crate) fn start(options: WorkerOptions) -> io::Result<Worker> {
         let wake = options.wake.clone();
         let (orders, taken) = channel();
-        let (begun, ready) = channel();
+        let ((begun, ready), (finishing, finished)) = (channel(), channel());
         let name = match options.switch.thread {
             0 => format!("nic-{}", options.network),
             thread => format!("nic-{}-{thread}", options.network),
@@ -99,12 +105,16 @@ impl Worker {
                     let _ = begun.send(Ok(()));
                     if !held_back || made.waits_to_begin() {
                         made.run();
+                        // Whoever does not wait for it has ended.
+                        let _ = finishing.send(());
+                        made.finish_ports();
+                        drop(finishing);
                     }
                 }
                 Err(error) => drop(begun.send(Err(error))),
             }
         })?;
-        let worker = Worker { orders, wake, thread: Some(thread) };
+        let worker = Worker { orders, wake, thread: Some(thread), finished, until: None };
         match ready.recv() {
             Ok(Ok(())) => Ok(worker),
             Ok(Err(error)) => Err(error),
@@ -203,6 +213,16 @@ impl Worker {
         answered
     }
 
+    /// Has it end; [`Worker::end`] follows.
+    pub(crate) fn stop(&self) {
+        self.order(Order::Stop);
+    }
+
+    /// Ends it, as to drop it does. What its ports are still to write out is waited for until then.
+    pub(crate) fn end(mut self, until: Time) {
+        self.until = Some(until);
+    }
+
     /// Asks what it has done.
     pub(crate) fn report(&self) -> Receiver<Report> {
         let (answer, answered) = channel();
@@ -214,10 +234,18 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.order(Order::Stop);
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has said so itself.
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else { return };
+        if self.finished.recv().is_ok() {
+            let until = self.until.unwrap_or_else(|| clock::now() + capture::PATIENCE);
+            let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
+            // A pipe that nobody reads takes none of it any more. What is not written by then goes with the process, as the thread does: it has
+            // nothing of any client in its hands.
+            if self.finished.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                return;
+            }
         }
+        // One that panicked has said so itself.
+        let _ = thread.join();
     }
 }
 
@@ -508,6 +536,12 @@ impl Loop {
         self.wake.silence();
         self.switch.answer_calls();
         false
+    }
+
+    /// Has ports write out what they hold.
+    fn finish_ports(&mut self) {
+        // There is nobody to tell of a disk that is full.
+        let _ = self.switch.finish_ports();
     }
 
     /// Tells the control thread what it must know, and sleeps no more on ports that are gone.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use conic_fabric::Time;
-use conic_native::{Memory, Pages};
+use conic_native::{Memory, Pages, clock};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::switch::{
     Away, Circuit, Mirror, MirrorCounters, Mode, Offloads, Parts, Party, Pin, PortReport, RateLimit, Rules,
@@ -23,7 +23,7 @@ use super::adopt::{Inheritance, Promise};
 use super::mirror::Asked;
 use super::region::Reports;
 use crate::bell::Bell;
-use crate::capture::{Capture, Writers};
+use crate::capture::{Capture, PATIENCE, Writers};
 use crate::order::{Answer, Left, Order, Report};
 use crate::worker::{Neighbour, Worker, WorkerOptions};
 
@@ -220,9 +220,17 @@ impl Network {
         all
     }
 
-    /// Ends all with their threads, which let go of every region and port; who is still writing what mirrors have copied.
+    /// Ends all with their threads, which let go of every region and port, and write out what these hold as long as that is worth waiting for;
+    /// who is still writing what mirrors have copied.
     pub fn end_all(networks: &mut Vec<Network>) -> Vec<Writers> {
-        networks.drain(..).map(|network| network.writers).collect()
+        networks.iter().flat_map(|network| &network.workers).for_each(Worker::stop);
+        // All write at the same time.
+        let until = clock::now() + PATIENCE;
+        let end = |network: Network| {
+            network.workers.into_iter().for_each(|worker| worker.end(until));
+            network.writers
+        };
+        networks.drain(..).map(end).collect()
     }
 
     /// What its threads have done, as if they were one.

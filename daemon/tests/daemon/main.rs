@@ -8,6 +8,7 @@
 //! | `address` | clients that ask for another address |
 //! | `left`, `log` | what clients that have left keep, and how much of a log anyone may cause |
 //! | `mirrors` | mirrors that the configuration asks for |
+//! | `pipes` | ports that record into pipes, at a daemon's end |
 //!
 //! Tests that look at what the whole process has (descriptors, memory, threads), or stop it at a named step, are programs of their own.
 
@@ -18,6 +19,7 @@ mod forwarded;
 mod left;
 mod log;
 mod mirrors;
+mod pipes;
 mod spread;
 mod threads;
 
