@@ -48,6 +48,7 @@ use crate::order::{Left, Order, Report};
 use circuits::passed_end;
 use guests::hear_guest;
 use kept::hear_kept;
+pub(crate) use ports::Anew;
 pub(super) use ports::Promise;
 use ports::{Expected, Given, give};
 
@@ -230,7 +231,8 @@ pub(super) struct Inheritance {
     guests: usize,
     kept: usize,
     ports: Expected,
-    /// Ports here, by network and number, that record to files which the other one may be writing until it has closed all its ports.
+    /// Ports here, by network and number, that are opened when the other one has closed all its own: they record to files which that one may
+    /// be writing until then, or open pipes.
     late: Vec<(usize, usize)>,
 }
 
@@ -430,7 +432,7 @@ impl Daemon {
             // Who dies instead has closed them too.
             let _ = link.hear();
             self.inherit_ports(to_be_opened);
-            late.into_iter().for_each(|place| self.inherit_port(place, Vec::new()));
+            late.into_iter().for_each(|place| self.open_late(place));
         }
         Ok(())
     }

@@ -278,8 +278,9 @@ pub(super) fn start_networks(
             let circuit = if inheritance.is_some() { None } else { network.circuit_of_port(number) };
             let is_given = promise.is_some_and(|promise| promise.given);
             let spec = port.spec().map_err(|error| cannot(error.to_string()))?;
-            // That of another port there may be the same file.
-            let is_late = spec.records() && inheritance.as_mut().map(|all| all.open_late((index, number))).is_some();
+            // That of another port there may be the same file; and a pipe's other end may let this wait while nobody is heard.
+            let comes_late = spec.records() || spec.may_wait();
+            let is_late = comes_late && inheritance.as_mut().map(|all| all.open_late((index, number))).is_some();
             // The queues of one that is given come when the other daemon's threads have ended, and later where it has closed its own.
             let queues = if is_given || is_late { prepare(&spec) } else { open(&port) }.map_err(cannot)?;
             let can_bequeath = is_given || !is_late && queues.iter().all(|queue| queue.can_bequeath());

@@ -24,6 +24,9 @@ use crate::connection::{PortMove, Step, Unsaid};
 use crate::event::Event;
 use crate::order::News;
 
+/// What is said of a port whose opening panicked.
+pub(super) const MISTAKE: &str = "a mistake of the NIC in opening it, which its standard error tells of";
+
 /// A port is open, or cannot be.
 pub(crate) struct Opened {
     /// Who asked for it.
@@ -44,11 +47,10 @@ impl Daemon {
     ) -> Result<(), String> {
         let network = self.network_named(name)?;
         self.check_port(network, &config)?;
-        let (own, said) =
-            (self.reports.clone(), "a mistake of the NIC in opening it, which its standard error tells of");
+        let own = self.reports.clone();
         let begun = aside(move || {
             let opened = unless_it_panics(|| open(&config));
-            let queues = opened.unwrap_or_else(|| Err(said.to_owned()));
+            let queues = opened.unwrap_or_else(|| Err(MISTAKE.to_owned()));
             let queues = Mutex::new(queues);
             own.tell(News::PortOpened(Box::new(Opened { connection: number, network, config, queues })));
         });

@@ -8,7 +8,7 @@
 //! | `address` | clients that ask for another address |
 //! | `left`, `log` | what clients that have left keep, and how much of a log anyone may cause |
 //! | `mirrors` | mirrors that the configuration asks for |
-//! | `pipes` | ports that record into pipes, at a daemon's end |
+//! | `pipes` | ports that replay and record pipes, at a daemon's end and behind a take-over |
 //!
 //! Tests that look at what the whole process has (descriptors, memory, threads), or stop it at a named step, are programs of their own.
 

@@ -198,7 +198,7 @@ impl CapturePort<File> {
     ///
     /// # Errors
     /// The file cannot be made, or is the one being replayed.
-    pub fn recording_to(mut self, path: &Path, epoch: Timestamp) -> Result<CapturePort, PortError> {
+    pub fn recording_to(self, path: &Path, epoch: Timestamp) -> Result<CapturePort, PortError> {
         if let (Some(input), Ok(there)) = (&self.input, path.metadata())
             && let Ok(replayed) = input.reader.file().metadata()
             && (there.dev(), there.ino()) == (replayed.dev(), replayed.ino())
@@ -206,22 +206,30 @@ impl CapturePort<File> {
             let file = path.to_owned();
             return Err(CaptureError { file, offset: 0, problem: Problem::SameFile }.into());
         }
-        let writer = CaptureWriter::create(path)?;
-        if is_pipe(writer.out()) {
-            let failed = |error| CaptureError { file: path.to_owned(), offset: 0, problem: Problem::Open(error) };
-            wait_for(writer.out(), false).map_err(failed)?;
-        }
-        self.output = Some(Output { writer, epoch });
-        Ok(self)
+        self.recording_by(CaptureWriter::create(path)?, epoch)
     }
 
     /// The same where the file at `path` may be somebody's: it is left as it is, and the new one is beside it, with a number
-    /// ([`CaptureWriter::create_beside`]); [`Port::description`] says which.
+    /// ([`CaptureWriter::create_beside`]); [`Port::description`] says which. A pipe keeps nothing that could be written over: it gets another
+    /// capture.
     ///
     /// # Errors
     /// The file cannot be made.
     pub fn recording_beside(self, path: &Path, epoch: Timestamp) -> Result<CapturePort, PortError> {
-        Ok(CapturePort { output: Some(Output { writer: CaptureWriter::create_beside(path)?, epoch }), ..self })
+        let writer = match CaptureWriter::in_pipe(path)? {
+            Some(writer) => writer,
+            None => CaptureWriter::create_beside(path)?,
+        };
+        self.recording_by(writer, epoch)
+    }
+
+    fn recording_by(self, writer: CaptureWriter<File>, epoch: Timestamp) -> Result<CapturePort, PortError> {
+        if is_pipe(writer.out()) {
+            let file = writer.path().to_owned();
+            let failed = |error| CaptureError { file, offset: 0, problem: Problem::Open(error) };
+            wait_for(writer.out(), false).map_err(failed)?;
+        }
+        Ok(CapturePort { output: Some(Output { writer, epoch }), ..self })
     }
 
     /// A port that receives nothing, and whose transmitted frames are only counted.

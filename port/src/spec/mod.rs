@@ -193,6 +193,17 @@ impl PortSpec {
         }
     }
 
+    /// Whether opening it waits for somebody else, who comes when he likes: a capture that it names is a pipe.
+    pub fn may_wait(&self) -> bool {
+        let is_pipe = |path: &Path| path.metadata().is_ok_and(|about| !about.is_file());
+        match &self.kind {
+            Kind::Impaired(_, below) => below.may_wait(),
+            Kind::Replay { file, record, .. } => is_pipe(file) || record.as_deref().is_some_and(is_pipe),
+            Kind::Record { file } => is_pipe(file),
+            _ => false,
+        }
+    }
+
     /// Does for [`PortSpec::inherit`] what can be done while the other process has the port: starts DPDK for a device of it.
     ///
     /// # Errors
