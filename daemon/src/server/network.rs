@@ -16,7 +16,7 @@ use conic_nicd::switch::{
     Away, Circuit, Mirror, MirrorCounters, Mode, Offloads, Parts, Party, Pin, PortReport, RateLimit, Rules,
     SwitchOptions, SwitchPort, TrunkMap,
 };
-use conic_port::{Legacy, Port, PortSpec};
+use conic_port::{Legacy, Made, Port, PortSpec};
 
 use super::DaemonError;
 use super::adopt::{Inheritance, Promise};
@@ -407,7 +407,7 @@ pub(super) fn go_on(config: &PortConfig, given: Vec<Legacy>) -> Result<Vec<Box<d
 
 /// Does what can be done for a port that another daemon still has, or whose file it may be writing; no queues yet.
 fn prepare(spec: &PortSpec) -> Result<Vec<Box<dyn Port>>, String> {
-    spec.check(&|_| true).map_err(|error| error.to_string())?;
+    spec.check(&|made| matches!(made, Made::Interface(_))).map_err(|error| error.to_string())?;
     spec.prepare().map(|()| Vec::new()).map_err(|error| error.to_string())
 }
 

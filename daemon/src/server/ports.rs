@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use conic_fabric::Time;
 use conic_nicd::config::PortConfig;
-use conic_port::Port;
+use conic_port::{Made, Port};
 use serde_json::json;
 
 use super::Daemon;
@@ -75,7 +75,10 @@ impl Daemon {
             Some(name) => {
                 Err(format!("port '{spec}': the NIC has the TAP interface {name} already: choose another name"))
             }
-            None => spec.check(&|name| made.iter().any(|one| one == name)).map_err(|error| error.to_string()),
+            None => {
+                let made = |what: Made<'_>| made.iter().any(|name| what == Made::Interface(name));
+                spec.check(&made).map_err(|error| error.to_string())
+            }
         }
     }
 

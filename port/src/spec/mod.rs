@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use arguments::Arguments;
-pub use check::folder_of;
+pub use check::{Made, folder_of};
 use conic_native::clock;
 
 use crate::{
