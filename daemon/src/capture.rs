@@ -22,7 +22,7 @@ const MOST_WAITING: usize = 1024;
 const QUIET: Duration = Duration::from_secs(1);
 
 /// How long the end waits for what is still to be written: a disk may take none of it any more.
-const PATIENCE: Time = Time::from_nanoseconds(1_000_000_000);
+pub(crate) const PATIENCE: Time = Time::from_nanoseconds(1_000_000_000);
 
 /// A frame on its way to the file.
 type Copied = (Timestamp, Vec<u8>);

@@ -14,6 +14,7 @@ use conic_nicd::switch::{
 };
 use conic_port::{Legacy, Port};
 
+use crate::server::adopt::Anew;
 use crate::server::ports::Opened;
 use crate::server::region::{Departing, Made, Reports, Returned};
 
@@ -177,6 +178,8 @@ pub(crate) enum News {
     },
     /// A port that an operator asked for is open, or cannot be.
     PortOpened(Box<Opened>),
+    /// A port of the daemon before this one is opened anew, or cannot be.
+    PortAnew(Box<Anew>),
     /// A port that the operator of a connection has detached is closed.
     PortClosed {
         /// The connection's number.

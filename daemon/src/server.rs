@@ -11,7 +11,7 @@
 //! | `adopt` | a new daemon takes over |
 
 mod address;
-mod adopt;
+pub(crate) mod adopt;
 mod attach;
 mod closing;
 mod door;
@@ -537,6 +537,7 @@ impl Daemon {
             News::Entered { connection } => self.pass_queues(connection),
             News::Heard { connection } => self.answer_is_true(connection),
             News::PortOpened(opened) => self.port_is_open(*opened),
+            News::PortAnew(anew) => self.port_is_there_anew(*anew),
             News::PortClosed { connection, failed } => self.port_is_closed(connection, failed),
             News::Agreed { connection, word } => self.agree(connection, &word),
             News::Departed(departing) => self.depart(departing),

@@ -6,8 +6,9 @@ use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use conic_fabric::Time;
 use conic_native::{KeptCore, Memory, clock, pin, spin};
@@ -21,6 +22,7 @@ use rustix::net::{SendFlags, send};
 use rustix::thread::set_current_timer_slack;
 
 use crate::bell::Bell;
+use crate::capture;
 use crate::order::{Answer, Left, News, Order, Report};
 
 /// Steps between two looks at what the control thread wants, at most.
@@ -46,6 +48,10 @@ pub(crate) struct Worker {
     orders: Sender<Order>,
     wake: Bell,
     thread: Option<JoinHandle<()>>,
+    /// Says that it has its ports write out what they hold, and is closed when they have.
+    finished: Receiver<()>,
+    /// Until when that is worth waiting for.
+    until: Option<Time>,
 }
 
 /// Another thread of a thread's network.
@@ -87,7 +93,7 @@ impl Worker {
     pub(crate) fn start(options: WorkerOptions) -> io::Result<Worker> {
         let wake = options.wake.clone();
         let (orders, taken) = channel();
-        let (begun, ready) = channel();
+        let ((begun, ready), (finishing, finished)) = (channel(), channel());
         let name = match options.switch.thread {
             0 => format!("nic-{}", options.network),
             thread => format!("nic-{}-{thread}", options.network),
@@ -102,12 +108,16 @@ impl Worker {
                     let _ = begun.send(Ok(()));
                     if !held_back || made.waits_to_begin() {
                         made.run();
+                        // Whoever does not wait for it has ended.
+                        let _ = finishing.send(());
+                        made.finish_ports();
+                        drop(finishing);
                     }
                 }
                 Err(error) => drop(begun.send(Err(error))),
             }
         })?;
-        let worker = Worker { orders, wake, thread: Some(thread) };
+        let worker = Worker { orders, wake, thread: Some(thread), finished, until: None };
         match ready.recv() {
             Ok(Ok(())) => Ok(worker),
             Ok(Err(error)) => Err(error),
@@ -206,6 +216,16 @@ impl Worker {
         answered
     }
 
+    /// Has it end; [`Worker::end`] follows.
+    pub(crate) fn stop(&self) {
+        self.order(Order::Stop);
+    }
+
+    /// Ends it, as to drop it does. What its ports are still to write out is waited for until then.
+    pub(crate) fn end(mut self, until: Time) {
+        self.until = Some(until);
+    }
+
     /// Asks what it has done.
     pub(crate) fn report(&self) -> Receiver<Report> {
         let (answer, answered) = channel();
@@ -217,10 +237,18 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.order(Order::Stop);
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has said so itself.
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else { return };
+        if self.finished.recv().is_ok() {
+            let until = self.until.unwrap_or_else(|| clock::now() + capture::PATIENCE);
+            let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
+            // A pipe that nobody reads takes none of it any more. What is not written by then goes with the process, as the thread does: it has
+            // nothing of any client in its hands.
+            if self.finished.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                return;
+            }
         }
+        // One that panicked has said so itself.
+        let _ = thread.join();
     }
 }
 
@@ -522,6 +550,12 @@ impl Loop {
         let _ = epoll::wait(&self.epoll, &mut events, most.map(|_| NOW).as_ref());
     }
 
+    /// Has ports write out what they hold.
+    fn finish_ports(&mut self) {
+        // There is nobody to tell of a disk that is full.
+        let _ = self.switch.finish_ports();
+    }
+
     /// Tells the control thread what it must know, and sleeps no more on ports that are gone.
     fn tell(&mut self) {
         let epoll = &self.epoll;
@@ -552,7 +586,13 @@ const SLACK: NonZeroU64 = NonZeroU64::new(1_000).unwrap();
 mod tests {
     use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords};
     use conic_native::{Pages, yield_core};
-    use conic_port::{Counters, PortError, Receive, Transmit};
+    use conic_port::{
+        CaptureFormat, CapturePort, CaptureWriter, Counters, Pace, PortError, Receive, Replay, Speed, Timestamp,
+        Transmit,
+    };
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::fs::OpenOptions;
+    use std::io::Write;
     use std::os::fd::{AsFd, BorrowedFd};
 
     use super::*;
@@ -670,6 +710,39 @@ mod tests {
         }
     }
 
+    /// Another port, whose looks and frames are counted.
+    struct Counted<P> {
+        port: P,
+        looks: Received,
+        frames: Received,
+    }
+
+    impl<P: Port> Port for Counted<P> {
+        fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+            self.looks.one_more();
+            let received = self.port.receive(now, frame)?;
+            if matches!(received, Receive::Frame { .. }) {
+                self.frames.one_more();
+            }
+            Ok(received)
+        }
+        fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+            self.port.transmit(now, frame)
+        }
+        fn next_due(&self) -> Option<Time> {
+            self.port.next_due()
+        }
+        fn arm(&mut self) {
+            self.port.arm();
+        }
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            self.port.descriptor()
+        }
+        fn counters(&self) -> &Counters {
+            self.port.counters()
+        }
+    }
+
     /// A thread with these ports.
     fn worker(wait: WaitMode, ports: Vec<Box<dyn Port>>) -> (Worker, Receiver<News>) {
         let (news, heard) = channel();
@@ -723,6 +796,49 @@ mod tests {
         let report = worker.report().recv().expect("it is told");
         // 2^40 picoseconds are 1.1 seconds.
         assert!(report.looks[0].1.buckets().all(|(below, _)| below <= 1 << 40), "its sleep is nobody's wait");
+    }
+
+    /// What is not due yet keeps a pipe readable, and so does its other end when it is gone.
+    #[test]
+    fn a_thread_sleeps_through_what_lies_in_a_pipe_until_that_is_due() {
+        let mut capture = Vec::new();
+        let mut writer = CaptureWriter::new(&mut capture, CaptureFormat::Pcap, "bytes");
+        for nanoseconds in [0, 600_000_000, 1_300_000_000] {
+            writer.write(Timestamp::from_nanoseconds(nanoseconds), &[7; 60]).expect("there is room");
+        }
+        writer.finish().expect("there is room");
+        drop(writer);
+        let last = capture.split_off(capture.len() - 76);
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("a.pcap");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+        let write = {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || {
+                let mut end = OpenOptions::new().write(true).open(pipe)?;
+                end.write_all(&capture).map(|()| end)
+            })
+        };
+        let replay = Replay { pace: Pace::Recorded(Speed::RECORDED), ..Replay::default() };
+        let port = CapturePort::replay(&pipe, replay).expect("a capture");
+        let mut end = write.join().expect("it writes").expect("a pipe");
+        let (looks, frames) = (Received::none(), Received::none());
+        let begun = clock::now();
+        let port = Counted { port, looks: looks.clone(), frames: frames.clone() };
+        let (_worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(port)]);
+        let until = |count| {
+            while frames.count() < count {
+                assert!(clock::now().since(begun).seconds() < 20.0, "{count} frames do not come");
+                yield_core();
+            }
+        };
+        until(2);
+        // What comes while nothing lies in the pipe wakes it.
+        end.write_all(&last).expect("a pipe");
+        drop(end);
+        until(3);
+        assert!(clock::now().since(begun).seconds() >= 1.3, "a frame came before its time");
+        assert!(looks.count() < 100, "it was looked at {} times", looks.count());
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub use netdevice::{set_checksum_offload, set_receive_offload};
 pub use packet::{PacketError, PacketOptions, PacketProblem, PacketSocket};
 pub use peer::{Role, SocketError, SocketProblem};
 pub use port::{LEVELS, MAX_FRAME, MIN_FRAME, Port, Receive, Transmit};
-pub use spec::{ARGUMENTS, Kind, PortSpec, SYNTAX, SpecError, folder_of};
+pub use spec::{ARGUMENTS, Kind, Made, PortSpec, SYNTAX, SpecError, folder_of};
 pub use tap::{Ipv4Address, Tap, TapError, TapOptions, TapProblem};
 pub use vhost::{VhostOptions, VhostUser, VirtioUser};
 pub use xdp::{CopyMode, ForwardMode, XdpError, XdpOptions, XdpProblem, XdpSocket};

@@ -133,8 +133,8 @@ pub trait Port: Send {
     /// before sleeping. Receiving ends it.
     fn arm(&mut self) {}
 
-    /// A descriptor that is readable when [`Port::receive`] may have something, to sleep on behind [`Port::arm`] while
-    /// [`Port::next_due`] is `None`; none where the port depends on nothing outside.
+    /// A descriptor that is readable when [`Port::receive`] may have something, to sleep on behind [`Port::arm`], until [`Port::next_due`] at
+    /// most; none where the port depends on nothing outside. It always is the same one, and not readable for what waits for its time.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

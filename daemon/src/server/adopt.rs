@@ -2,8 +2,8 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 12}` |
-//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, and the regions of detached clients that these may use still | opens the other ports, prepares for those (DPDK is started), maps the regions |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 13}` |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its circuit and mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, and the regions of detached clients that these may use still | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
 //! | 5 | closes the devices and files that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
@@ -11,6 +11,7 @@
 //! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4, that of a device step 5 too. A packet socket gets a copy
 //! of each frame, the new one's as well: what has come to that when the old threads have ended is dropped, or it would come twice.
 
+mod circuits;
 mod guests;
 mod kept;
 mod ports;
@@ -30,7 +31,7 @@ use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::{Channel, Listener, Peer, refuse_descriptors};
 use conic_native::{Memory, clock};
 use conic_nicd::config::EndConfig;
-use conic_nicd::switch::{Circuit, Party, Rules, Suspended};
+use conic_nicd::switch::{Circuit, Party, PassedEnd, Rules, Suspended};
 use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -43,9 +44,11 @@ use super::{Daemon, DaemonError, system};
 use crate::capture::Writers;
 use crate::connection::{Connection, PortMove, Session, Step};
 use crate::event::Event;
-use crate::order::{Left, Order};
+use crate::order::{Left, Order, Report};
+use circuits::passed_end;
 use guests::hear_guest;
 use kept::hear_kept;
+pub(crate) use ports::Anew;
 pub(super) use ports::Promise;
 use ports::{Expected, Given, give};
 
@@ -62,7 +65,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 12;
+pub(super) const TAKING_OVER: u32 = 13;
 
 /// What is said first; with it come the socket at which clients attach and, where there is one, that of the metrics.
 #[derive(Debug, Serialize, Deserialize)]
@@ -93,6 +96,8 @@ struct Heir {
     process: i32,
     user: u32,
     group: u32,
+    /// The circuit that it is an end of, and the configuration's.
+    wired: PassedEnd,
     /// Of an operator; one of the configuration begins anew.
     mirror: Option<Asked>,
 }
@@ -127,6 +132,8 @@ struct Arriving {
     notices: Notices,
     kick: Arc<OwnedFd>,
     bells: Vec<OwnedFd>,
+    /// In which it is here.
+    circuit: Option<Circuit>,
 }
 
 /// The other daemon, and messages with it.
@@ -224,7 +231,8 @@ pub(super) struct Inheritance {
     guests: usize,
     kept: usize,
     ports: Expected,
-    /// Ports here, by network and number, that record to files which the other one may be writing until it has closed all its ports.
+    /// Ports here, by network and number, that are opened when the other one has closed all its own: they record to files which that one may
+    /// be writing until then, or open pipes.
     late: Vec<(usize, usize)>,
 }
 
@@ -335,11 +343,12 @@ impl Daemon {
         let metrics = self.metrics.as_ref().map(|metrics| metrics.listener.as_fd());
         let sockets: Vec<BorrowedFd<'_>> = [self.listener.as_fd()].into_iter().chain(metrics).collect();
         link.say(&json!(Head { next_session, next_circuit, clients, guests, kept, ports }), &sockets)?;
-        let copied: Vec<_> = self.networks.iter().map(|network| network.report().mirrors).collect();
+        let reports: Vec<Report> = self.networks.iter().map(|network| network.report()).collect();
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
             let Geometry { queues, descriptors, buffers, object_bytes } = session.geometry;
-            let network = &self.networks[session.network];
+            let (network, report) = (&self.networks[session.network], &reports[session.network]);
+            let party = Party::Client(session.session);
             let heir = Heir {
                 session: session.session,
                 name: session.name.as_str().to_owned(),
@@ -354,7 +363,8 @@ impl Daemon {
                 process: connection.peer.process,
                 user: connection.peer.user,
                 group: connection.peer.group,
-                mirror: network.mirror_to_pass(Party::Client(session.session), &copied[session.network]),
+                wired: passed_end(report, party, network.config.circuit_of_client(session.name.as_str())),
+                mirror: network.mirror_to_pass(party, &report.mirrors),
             };
             let passed = [
                 session.memory.descriptor(),
@@ -376,9 +386,10 @@ impl Daemon {
             channel, listener, next_session, next_circuit, clients, guests, kept, mut ports, late, ..
         } = inheritance;
         let link = Link(&channel);
-        let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
+        let mut arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
         let kept = (0..kept).map(|_| hear_kept(&link)).collect::<Result<Vec<_>, _>>()?;
+        self.settle_circuits(&ports, &mut arriving);
         // Where that cannot be, the old one serves on.
         set_mode(&self.config)?;
         link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
@@ -421,7 +432,7 @@ impl Daemon {
             // Who dies instead has closed them too.
             let _ = link.hear();
             self.inherit_ports(to_be_opened);
-            late.into_iter().for_each(|place| self.inherit_port(place, Vec::new()));
+            late.into_iter().for_each(|place| self.open_late(place));
         }
         Ok(())
     }
@@ -463,19 +474,18 @@ impl Daemon {
             notices,
             kick,
             bells,
+            circuit: None,
         })
     }
 
     /// Serves a client from where its queues stood.
     fn go_on_with(&mut self, one: Arriving, mut stood: Stood) -> Result<(), DaemonError> {
-        let Arriving { mut heir, network, channel, process, memory, map, notices, kick, bells } = one;
+        let Arriving { mut heir, network, channel, process, memory, map, notices, kick, bells, circuit } = one;
         let bytes = map.layout.bytes().next_multiple_of(4096);
         // It had passed the old one's quota; a smaller one holds for new clients only.
         self.quota.take_regardless(heir.user, heir.queues, bytes);
         let (bells, mac) = (Arc::new(bells), stood.rules.mac);
-        // As of a port: one end alone would be connected to nobody.
-        let configured = self.networks[network].config.circuit_of_client(&heir.name);
-        stood.rules.circuit = Circuit::behind(stood.rules.circuit, configured);
+        stood.rules.circuit = circuit;
         let suspended = Suspended { session: heir.session, rules: stood.rules, positions: stood.positions };
         self.networks[network].attach(Order::Resume {
             suspended,

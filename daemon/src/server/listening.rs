@@ -9,7 +9,7 @@ use std::path::Path;
 use conic_native::channel::{Channel, Listener};
 use conic_native::may_run_on;
 use conic_nicd::config::Config;
-use conic_port::folder_of;
+use conic_port::{Made, folder_of};
 use rustix::net::SocketAddrUnix;
 
 use super::metrics::Metrics;
@@ -45,22 +45,29 @@ impl Daemon {
     ///
     /// What it has not, as starting the daemon would say.
     pub fn check(config: &Config) -> Result<(), DaemonError> {
-        let ports = || config.networks.iter().flat_map(|network| &network.ports).filter_map(|port| port.spec().ok());
-        let made: BTreeSet<String> = ports().filter_map(|port| port.makes().map(str::to_owned)).collect();
-        for network in &config.networks {
-            let cannot = |why: String| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-            let mut specs = network.ports.iter().filter_map(|port| port.spec().ok());
-            specs
-                .try_for_each(|port| port.check(&|name| made.contains(name)))
-                .map_err(|error| cannot(error.to_string()))?;
-            for mirror in &network.mirrors {
-                folder_of(&mirror.file).map_err(|why| cannot(format!("the mirror of {}: {why}", mirror.end)))?;
-            }
-            let named = (0..network.threads).filter_map(|thread| network.core_of(thread));
-            named.into_iter().try_for_each(may_run_on).map_err(|error| cannot(error.to_string()))?;
-        }
-        folder_to_make(&config.socket).map(|_| ())
+        check_beside(config, folder_to_make(&config.socket)?)
     }
+}
+
+/// Whether this machine has what a configuration names of it beside the socket, where its start makes this folder before anything else.
+fn check_beside(config: &Config, folder: Option<&Path>) -> Result<(), DaemonError> {
+    let ports = || config.networks.iter().flat_map(|network| &network.ports).filter_map(|port| port.spec().ok());
+    let interfaces: BTreeSet<String> = ports().filter_map(|port| port.makes().map(str::to_owned)).collect();
+    let made = |what: Made<'_>| match what {
+        Made::Interface(name) => interfaces.contains(name),
+        Made::Folder(one) => folder == Some(one),
+    };
+    for network in &config.networks {
+        let cannot = |why: String| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
+        let mut specs = network.ports.iter().filter_map(|port| port.spec().ok());
+        specs.try_for_each(|port| port.check(&made)).map_err(|error| cannot(error.to_string()))?;
+        for mirror in &network.mirrors {
+            folder_of(&mirror.file, &made).map_err(|why| cannot(format!("the mirror of {}: {why}", mirror.end)))?;
+        }
+        let named = (0..network.threads).filter_map(|thread| network.core_of(thread));
+        named.into_iter().try_for_each(may_run_on).map_err(|error| cannot(error.to_string()))?;
+    }
+    Ok(())
 }
 
 fn no_socket(path: &Path, why: String) -> DaemonError {
@@ -132,4 +139,46 @@ fn is_left_behind(path: &Path) -> bool {
 
 fn is_socket(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket())
+}
+
+#[cfg(test)]
+mod tests {
+    use conic_nicd::config::{MirrorConfig, NetworkConfig, PortConfig};
+
+    use super::*;
+    use crate::bell::Stop;
+
+    /// Sockets and files in a folder, of a network of a daemon at a socket.
+    fn config(socket: &Path, folder: &Path) -> Config {
+        let texts = ["vhost-user:{}/a.sock", "memif:{}/b.sock", "capture:record={}/c.pcap"];
+        let port = |text: &str| PortConfig { spec: text.replace("{}", &folder.display().to_string()), vlan: None };
+        let end = "port:0".parse().expect("an end");
+        let mirrors = vec![MirrorConfig { end, file: folder.join("d.pcap"), most_bytes: None }];
+        let networks = vec![NetworkConfig { ports: texts.map(port).to_vec(), mirrors, ..NetworkConfig::default() }];
+        let config = Config { socket: socket.to_owned(), networks, ..Config::default() };
+        config.checked().expect("a sound configuration")
+    }
+
+    #[test]
+    fn what_is_to_be_in_the_folder_that_a_start_makes_can_be_there() {
+        let socket = Config::default().socket;
+        let folder = socket.parent().expect("it has one");
+        // Whether or not it is there on this machine.
+        assert!(Daemon::check(&config(&socket, folder)).is_ok());
+        let temporary = tempfile::tempdir().expect("a folder");
+        let (socket, folder) = (temporary.path().join("nic.sock"), temporary.path().join("made"));
+        let config = config(&socket, &folder);
+        assert!(check_beside(&config, Some(&folder)).is_ok());
+        // A start makes no other: what it would say, the check says.
+        let log = || Box::new(|_: &_| {});
+        for why in
+            [Daemon::check(&config), Daemon::start(config.clone(), Stop::new().expect("a descriptor"), log()).map(drop)]
+        {
+            let why = why.expect_err("it is not there").to_string();
+            assert!(why.contains("network"), "{why}");
+        }
+        std::fs::create_dir(&folder).expect("a folder");
+        assert!(Daemon::check(&config).is_ok());
+        assert!(Daemon::start(config, Stop::new().expect("a descriptor"), log()).is_ok());
+    }
 }

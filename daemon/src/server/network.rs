@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use conic_fabric::Time;
-use conic_native::{Memory, Pages};
+use conic_native::{Memory, Pages, clock};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::switch::{
     Away, Circuit, Mirror, MirrorCounters, Mode, Offloads, Parts, Party, Pin, PortReport, RateLimit, Rules,
     SwitchOptions, SwitchPort, TrunkMap,
 };
-use conic_port::{Legacy, Port, PortSpec};
+use conic_port::{Legacy, Made, Port, PortSpec};
 
 use super::DaemonError;
 use super::adopt::{Inheritance, Promise};
 use super::mirror::Asked;
 use super::region::Reports;
 use crate::bell::Bell;
-use crate::capture::{Capture, Writers};
+use crate::capture::{Capture, PATIENCE, Writers};
 use crate::order::{Answer, Left, Order, Report};
 use crate::worker::{Neighbour, PATIENCE, Worker, WorkerOptions};
 
@@ -220,9 +220,17 @@ impl Network {
         all
     }
 
-    /// Ends all with their threads, which let go of every region and port; who is still writing what mirrors have copied.
+    /// Ends all with their threads, which let go of every region and port, and write out what these hold as long as that is worth waiting for;
+    /// who is still writing what mirrors have copied.
     pub fn end_all(networks: &mut Vec<Network>) -> Vec<Writers> {
-        networks.drain(..).map(|network| network.writers).collect()
+        networks.iter().flat_map(|network| &network.workers).for_each(Worker::stop);
+        // All write at the same time.
+        let until = clock::now() + PATIENCE;
+        let end = |network: Network| {
+            network.workers.into_iter().for_each(|worker| worker.end(until));
+            network.writers
+        };
+        networks.drain(..).map(end).collect()
     }
 
     /// What its threads have done, as if they were one.
@@ -266,12 +274,13 @@ pub(super) fn start_networks(
         let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
         let (mut ports, mut own) = (BTreeMap::new(), Vec::new());
         for (number, port, promise) in ports_of((index, network), inheritance.as_deref_mut()) {
-            let passed = promise.as_ref().and_then(|promise| promise.circuit);
-            let circuit = Circuit::behind(passed, network.circuit_of_port(number));
+            // Behind another daemon that is settled when all are known who may be an end of one.
+            let circuit = if inheritance.is_some() { None } else { network.circuit_of_port(number) };
             let is_given = promise.is_some_and(|promise| promise.given);
             let spec = port.spec().map_err(|error| cannot(error.to_string()))?;
-            // That of another port there may be the same file.
-            let is_late = spec.records() && inheritance.as_mut().map(|all| all.open_late((index, number))).is_some();
+            // That of another port there may be the same file; and a pipe's other end may let this wait while nobody is heard.
+            let comes_late = spec.records() || spec.may_wait();
+            let is_late = comes_late && inheritance.as_mut().map(|all| all.open_late((index, number))).is_some();
             // The queues of one that is given come when the other daemon's threads have ended, and later where it has closed its own.
             let queues = if is_given || is_late { prepare(&spec) } else { open(&port) }.map_err(cannot)?;
             let can_bequeath = is_given || !is_late && queues.iter().all(|queue| queue.can_bequeath());
@@ -398,7 +407,7 @@ pub(super) fn go_on(config: &PortConfig, given: Vec<Legacy>) -> Result<Vec<Box<d
 
 /// Does what can be done for a port that another daemon still has, or whose file it may be writing; no queues yet.
 fn prepare(spec: &PortSpec) -> Result<Vec<Box<dyn Port>>, String> {
-    spec.check(&|_| true).map_err(|error| error.to_string())?;
+    spec.check(&|made| matches!(made, Made::Interface(_))).map_err(|error| error.to_string())?;
     spec.prepare().map(|()| Vec::new()).map_err(|error| error.to_string())
 }
 

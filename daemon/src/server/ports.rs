@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use conic_fabric::Time;
 use conic_nicd::config::PortConfig;
-use conic_port::Port;
+use conic_port::{Made, Port};
 use serde_json::json;
 
 use super::Daemon;
@@ -23,6 +23,9 @@ use super::region::{aside, unless_it_panics};
 use crate::connection::{PortMove, Step, Unsaid};
 use crate::event::Event;
 use crate::order::News;
+
+/// What is said of a port whose opening panicked.
+pub(super) const MISTAKE: &str = "a mistake of the NIC in opening it, which its standard error tells of";
 
 /// A port is open, or cannot be.
 pub(crate) struct Opened {
@@ -44,11 +47,10 @@ impl Daemon {
     ) -> Result<(), String> {
         let network = self.network_named(name)?;
         self.check_port(network, &config)?;
-        let (own, said) =
-            (self.reports.clone(), "a mistake of the NIC in opening it, which its standard error tells of");
+        let own = self.reports.clone();
         let begun = aside(move || {
             let opened = unless_it_panics(|| open(&config));
-            let queues = opened.unwrap_or_else(|| Err(said.to_owned()));
+            let queues = opened.unwrap_or_else(|| Err(MISTAKE.to_owned()));
             let queues = Mutex::new(queues);
             own.tell(News::PortOpened(Box::new(Opened { connection: number, network, config, queues })));
         });
@@ -73,7 +75,10 @@ impl Daemon {
             Some(name) => {
                 Err(format!("port '{spec}': the NIC has the TAP interface {name} already: choose another name"))
             }
-            None => spec.check(&|name| made.iter().any(|one| one == name)).map_err(|error| error.to_string()),
+            None => {
+                let made = |what: Made<'_>| made.iter().any(|name| what == Made::Interface(name));
+                spec.check(&made).map_err(|error| error.to_string())
+            }
         }
     }
 

@@ -42,7 +42,7 @@ fn answer(frame: &mut [u8]) -> bool {
 }
 
 /// A daemon on a port, its client, and the client's queue.
-fn served_on(folder: &Path, spec: &str) -> (Served, Client, Queue) {
+pub(super) fn served_on(folder: &Path, spec: &str) -> (Served, Client, Queue) {
     let socket = folder.join("nic.sock");
     let served = Served::start(config(&socket, spec));
     let (client, mut queues) = Client::attach(&socket, &station()).unwrap_or_else(|error| panic!("{error}"));
@@ -364,7 +364,7 @@ fn recorded(file: &Path) -> Vec<u64> {
 }
 
 /// Sends so many more frames of 1500 bytes to everybody, numbered.
-fn send_more(queue: &mut Queue, sent: &mut u64, frames: u64) {
+pub(super) fn send_more(queue: &mut Queue, sent: &mut u64, frames: u64) {
     for _ in 0..frames {
         *sent += 1;
         let mut bytes = Numbered::frame(*sent).to_vec();

@@ -9,6 +9,7 @@
 //! | `left`, `log` | what clients that have left keep, and how much of a log anyone may cause |
 //! | `pauses` | frames that come after a pause |
 //! | `mirrors` | mirrors that the configuration asks for |
+//! | `pipes` | ports that replay and record pipes, at a daemon's end and behind a take-over |
 //!
 //! Tests that look at what the whole process has (descriptors, memory, threads), or stop it at a named step, are programs of their own.
 
@@ -20,6 +21,7 @@ mod left;
 mod log;
 mod mirrors;
 mod pauses;
+mod pipes;
 mod spread;
 mod threads;
 

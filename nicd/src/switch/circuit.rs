@@ -1,5 +1,7 @@
 //! Static cross-connects: two places whose frames go to each other, unchanged and whatever their addresses, and to nobody else.
 
+use std::collections::BTreeSet;
+
 use conic_fabric::Core;
 use serde::{Deserialize, Serialize};
 
@@ -22,10 +24,50 @@ impl Circuit {
     /// Circuits that operators make are numbered from here on, one after the other; those of a configuration have numbers below.
     pub const FIRST_OF_OPERATORS: u64 = 1 << 63;
 
-    /// What somebody is an end of who was in this circuit with another daemon, and is connected so by the configuration of this one: an
-    /// operator's goes on, whatever that says.
-    pub fn behind(passed: Option<Circuit>, configured: Option<Circuit>) -> Option<Circuit> {
-        passed.filter(|circuit| circuit.number >= Circuit::FIRST_OF_OPERATORS).or(configured)
+    fn is_of_operator(self) -> bool {
+        self.number >= Circuit::FIRST_OF_OPERATORS
+    }
+
+    fn opposite(self) -> Circuit {
+        Circuit { far: !self.far, ..self }
+    }
+}
+
+/// Somebody as the daemon before this one had it. Where the two differ, an operator has put it where it is, or taken it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedEnd {
+    /// The circuit that it was in.
+    pub circuit: Option<Circuit>,
+    /// The one that the configuration there had it in.
+    pub configured: Option<Circuit>,
+}
+
+impl PassedEnd {
+    /// In which circuits all of a network are behind a take-over, each given with what the new configuration has it in; who was not there
+    /// before is [`PassedEnd::default`].
+    ///
+    /// | it was | behind | why |
+    /// |---|---|---|
+    /// | in a circuit of an operator | in that | no file says anything of that |
+    /// | in any other, or in none, and the new file says what the old one said | as it was | an operator has taken it out, or nothing is new |
+    /// | the same, and the new file says something else | as the new one says | who wrote that wants it so |
+    /// | to come into a circuit whose other end is here and stays elsewhere | in none | it would reach nobody |
+    pub fn settled(all: &[(PassedEnd, Option<Circuit>)]) -> Vec<Option<Circuit>> {
+        let by_itself = |&(passed, configured): &(PassedEnd, Option<Circuit>)| {
+            let stays = passed.configured == configured || passed.circuit.is_some_and(Circuit::is_of_operator);
+            if stays { passed.circuit } else { configured }
+        };
+        let each: Vec<Option<Circuit>> = all.iter().map(by_itself).collect();
+        let taken: BTreeSet<Circuit> = each.iter().copied().flatten().collect();
+        let named: BTreeSet<Circuit> = all.iter().filter_map(|(_, configured)| *configured).collect();
+        let leads = |circuit: &Circuit| {
+            let other = circuit.opposite();
+            taken.contains(&other) || !named.contains(&other)
+        };
+        let settled = |(circuit, (passed, _)): (&Option<Circuit>, &(PassedEnd, _))| {
+            circuit.filter(|circuit| passed.circuit == Some(*circuit) || leads(circuit))
+        };
+        each.iter().zip(all).map(settled).collect()
     }
 }
 
@@ -58,7 +100,7 @@ impl<C: Core> Switch<C> {
         if let Some(had) = had.filter(is_left)
             && self.wired.iter().all(|one| one.circuit != had)
         {
-            let opposite = Circuit { far: !had.far, ..had };
+            let opposite = had.opposite();
             let alone = self.wired.iter().filter(|one| one.circuit == opposite);
             let alone: Vec<Party> = alone.map(|one| one.party).collect();
             alone.into_iter().for_each(|party| _ = self.put_into(party, None));
@@ -149,8 +191,7 @@ impl<C: Core> Switch<C> {
         wired.sort_unstable_by_key(|one| (one.circuit, one.party));
         let first = |wired: &[Wired], circuit: Circuit| wired.iter().position(|one| one.circuit == circuit);
         for index in 0..wired.len() {
-            let Circuit { number, far } = wired[index].circuit;
-            let opposite = first(&wired, Circuit { number, far: !far });
+            let opposite = first(&wired, wired[index].circuit.opposite());
             if first(&wired, wired[index].circuit) == Some(index) {
                 wired[index].other = opposite.map(|other| wired[other].place);
             }

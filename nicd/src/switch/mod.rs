@@ -70,7 +70,7 @@ use conic_port::offload::segment::LONGEST;
 use conic_port::offload::vlan::TAG_BYTES;
 
 pub use away::Away;
-pub use circuit::{Circuit, Party};
+pub use circuit::{Circuit, Party, PassedEnd};
 pub use conic_interface::metadata::Offloads;
 pub use counters::{MemberCounters, PortCounters, TrunkCounters};
 pub use header::Header;

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use conic_fabric::Time;
+use rustix::event::epoll;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::error::{CaptureError, Problem};
@@ -126,9 +127,40 @@ impl Default for Replay {
 pub struct CapturePort<R = File> {
     input: Option<Input<R>>,
     output: Option<Output>,
-    /// The pipe that is replayed, to be slept on.
-    pipe: Option<OwnedFd>,
+    /// The pipe that is replayed.
+    pipe: Option<Awaited>,
     counters: Counters,
+}
+
+/// A pipe that is slept on while something is awaited of it. It is readable while there is more in it than has been asked for, and for ever
+/// when its other end is gone: whoever waits for a frame's time sleeps through that.
+struct Awaited {
+    pipe: OwnedFd,
+    /// What is slept on: readable when the pipe is in it and is.
+    set: OwnedFd,
+    is_in: bool,
+}
+
+impl Awaited {
+    /// None for a file that cannot be slept on.
+    fn new(file: &File) -> io::Result<Option<Awaited>> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut awaited = Awaited { pipe: file.as_fd().try_clone_to_owned()?, set, is_in: false };
+        awaited.put(true);
+        Ok(Some(awaited).filter(|awaited| awaited.is_in))
+    }
+
+    /// Has it wake whoever sleeps on it, or not.
+    fn put(&mut self, is_in: bool) {
+        let put = match (self.is_in, is_in) {
+            (false, true) => epoll::add(&self.set, &self.pipe, epoll::EventData::new_u64(0), epoll::EventFlags::IN),
+            (true, false) => epoll::delete(&self.set, &self.pipe),
+            _ => return,
+        };
+        if put.is_ok() {
+            self.is_in = is_in;
+        }
+    }
 }
 
 struct Output {
@@ -148,8 +180,8 @@ impl CapturePort<File> {
             return Ok(port);
         };
         let failed = |error| CaptureError { file: path.to_owned(), offset: 0, problem: Problem::Open(error) };
-        let pipe = wait_for(file, false).and_then(|()| file.as_fd().try_clone_to_owned()).map_err(failed)?;
-        Ok(CapturePort { pipe: Some(pipe), ..port })
+        let pipe = wait_for(file, false).and_then(|()| Awaited::new(file)).map_err(failed)?;
+        Ok(CapturePort { pipe, ..port })
     }
 
     /// A port that receives nothing, and records what it transmits in a new file at `path`; see
@@ -166,7 +198,7 @@ impl CapturePort<File> {
     ///
     /// # Errors
     /// The file cannot be made, or is the one being replayed.
-    pub fn recording_to(mut self, path: &Path, epoch: Timestamp) -> Result<CapturePort, PortError> {
+    pub fn recording_to(self, path: &Path, epoch: Timestamp) -> Result<CapturePort, PortError> {
         if let (Some(input), Ok(there)) = (&self.input, path.metadata())
             && let Ok(replayed) = input.reader.file().metadata()
             && (there.dev(), there.ino()) == (replayed.dev(), replayed.ino())
@@ -174,22 +206,30 @@ impl CapturePort<File> {
             let file = path.to_owned();
             return Err(CaptureError { file, offset: 0, problem: Problem::SameFile }.into());
         }
-        let writer = CaptureWriter::create(path)?;
-        if is_pipe(writer.out()) {
-            let failed = |error| CaptureError { file: path.to_owned(), offset: 0, problem: Problem::Open(error) };
-            wait_for(writer.out(), false).map_err(failed)?;
-        }
-        self.output = Some(Output { writer, epoch });
-        Ok(self)
+        self.recording_by(CaptureWriter::create(path)?, epoch)
     }
 
     /// The same where the file at `path` may be somebody's: it is left as it is, and the new one is beside it, with a number
-    /// ([`CaptureWriter::create_beside`]); [`Port::description`] says which.
+    /// ([`CaptureWriter::create_beside`]); [`Port::description`] says which. A pipe keeps nothing that could be written over: it gets another
+    /// capture.
     ///
     /// # Errors
     /// The file cannot be made.
     pub fn recording_beside(self, path: &Path, epoch: Timestamp) -> Result<CapturePort, PortError> {
-        Ok(CapturePort { output: Some(Output { writer: CaptureWriter::create_beside(path)?, epoch }), ..self })
+        let writer = match CaptureWriter::in_pipe(path)? {
+            Some(writer) => writer,
+            None => CaptureWriter::create_beside(path)?,
+        };
+        self.recording_by(writer, epoch)
+    }
+
+    fn recording_by(self, writer: CaptureWriter<File>, epoch: Timestamp) -> Result<CapturePort, PortError> {
+        if is_pipe(writer.out()) {
+            let file = writer.path().to_owned();
+            let failed = |error| CaptureError { file, offset: 0, problem: Problem::Open(error) };
+            wait_for(writer.out(), false).map_err(failed)?;
+        }
+        Ok(CapturePort { output: Some(Output { writer, epoch }), ..self })
     }
 
     /// A port that receives nothing, and whose transmitted frames are only counted.
@@ -254,8 +294,13 @@ impl<R: Read + Seek + Send> Port for CapturePort<R> {
         Some(input.pending.map_or(Time::ZERO, |pending| pending.due))
     }
 
+    fn arm(&mut self) {
+        let awaits = self.input.as_ref().is_some_and(|input| input.pending.is_none());
+        self.pipe.iter_mut().for_each(|pipe| pipe.put(awaits));
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.pipe.as_ref().map(AsFd::as_fd)
+        self.pipe.as_ref().map(|pipe| pipe.set.as_fd())
     }
 
     fn counters(&self) -> &Counters {

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{CaptureError, Problem};
@@ -77,6 +78,23 @@ impl CaptureWriter<File> {
         let format = CaptureFormat::of_path(path).ok_or_else(|| failed(Problem::UnknownExtension))?;
         let (file, path) = create_beside(path, u32::MAX).map_err(|error| failed(Problem::Open(error)))?;
         Ok(CaptureWriter::new(file, format, path))
+    }
+
+    /// Writes a capture into the pipe that is there, in the format of its extension; none if there is no pipe. It waits until somebody
+    /// reads.
+    ///
+    /// # Errors
+    /// The extension is neither `.pcap` nor `.pcapng`, or the pipe cannot be opened.
+    pub fn in_pipe(path: &Path) -> Result<Option<CaptureWriter<File>>, CaptureError> {
+        let failed = |problem| CaptureError { file: path.to_owned(), offset: 0, problem };
+        let format = CaptureFormat::of_path(path).ok_or_else(|| failed(Problem::UnknownExtension))?;
+        if !path.metadata().is_ok_and(|about| about.file_type().is_fifo()) {
+            return Ok(None);
+        }
+        // What has come into its place since is not written to.
+        let file = OpenOptions::new().write(true).open(path).map_err(|error| failed(Problem::Open(error)))?;
+        let about = file.metadata().map_err(|error| failed(Problem::Open(error)))?;
+        Ok(about.file_type().is_fifo().then(|| CaptureWriter::new(file, format, path)))
     }
 }
 

@@ -6,6 +6,15 @@ use std::path::Path;
 use super::{Kind, PortSpec, SpecError};
 use crate::{MemifOptions, VhostOptions, netdevice};
 
+/// What may not be there yet where a port is looked at before it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made<'name> {
+    /// An interface that another port makes.
+    Interface(&'name str),
+    /// A folder.
+    Folder(&'name Path),
+}
+
 /// Bytes of an interface's name, at most, without the zero behind it.
 const LONGEST_NAME: usize = libc::IFNAMSIZ - 1;
 
@@ -39,12 +48,12 @@ impl PortSpec {
     }
 
     /// Whether this machine has what the port names of it: an interface, a file to replay, a folder for a socket or a file, DPDK in this
-    /// program. Nothing is opened or made. `made` knows interfaces that are not there yet because another port makes them.
+    /// program. Nothing is opened or made. `made` knows what is not there yet and will be, because another port or the program makes it.
     ///
     /// # Errors
     ///
     /// What is not there, or cannot be. What else may be in the way shows when the port is opened.
-    pub fn check(&self, made: &dyn Fn(&str) -> bool) -> Result<(), SpecError> {
+    pub fn check(&self, made: &dyn Fn(Made<'_>) -> bool) -> Result<(), SpecError> {
         let said = match &self.kind {
             Kind::Impaired(_, below) => return below.check(made),
             Kind::Loopback { .. } => Ok(()),
@@ -53,15 +62,15 @@ impl PortSpec {
             Kind::Xdp(options) => interface(&options.interface, made),
             Kind::Memif(MemifOptions { socket: name, .. })
             | Kind::Vhost(VhostOptions { socket: name, .. })
-            | Kind::Virtio(VhostOptions { socket: name, .. }) => socket(name),
+            | Kind::Virtio(VhostOptions { socket: name, .. }) => socket(name, made),
             Kind::Dpdk(_) if cfg!(not(feature = "dpdk")) => {
                 Err("this program was built without DPDK; build it with --features dpdk".to_owned())
             }
             Kind::Dpdk(_) => Ok(()),
             Kind::Replay { file, record, .. } => {
-                replayed(file).and_then(|()| record.as_deref().map_or(Ok(()), folder_of))
+                replayed(file).and_then(|()| record.as_deref().map_or(Ok(()), |record| folder_of(record, made)))
             }
-            Kind::Record { file } => folder_of(file),
+            Kind::Record { file } => folder_of(file, made),
         };
         said.map_err(|problem| SpecError { text: self.text.clone(), problem })
     }
@@ -74,32 +83,32 @@ fn length(name: &str) -> Result<(), String> {
     }
 }
 
-fn interface(name: &str, made: &dyn Fn(&str) -> bool) -> Result<(), String> {
+fn interface(name: &str, made: &dyn Fn(Made<'_>) -> bool) -> Result<(), String> {
     length(name)?;
     match netdevice::index(name) {
         // Any other error says nothing of the interface.
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !made(name) => {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !made(Made::Interface(name)) => {
             Err(format!("there is no interface '{name}'; `ip link` lists those that there are"))
         }
         _ => Ok(()),
     }
 }
 
-fn socket(name: &str) -> Result<(), String> {
+fn socket(name: &str, made: &dyn Fn(Made<'_>) -> bool) -> Result<(), String> {
     if name.len() > LONGEST_SOCKET {
         return Err(format!("a socket's path has at most {LONGEST_SOCKET} bytes, and '{name}' has {}", name.len()));
     }
-    if name.starts_with('@') { Ok(()) } else { folder_of(Path::new(name)) }
+    if name.starts_with('@') { Ok(()) } else { folder_of(Path::new(name), made) }
 }
 
-/// Looks whether the folder is there in which a file is to be made.
+/// Looks whether the folder is there in which a file is to be made, or will be, as `made` knows.
 ///
 /// # Errors
 ///
 /// It is not; the text says which, and what to do.
-pub fn folder_of(file: &Path) -> Result<(), String> {
+pub fn folder_of(file: &Path, made: &dyn Fn(Made<'_>) -> bool) -> Result<(), String> {
     match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() && !made(Made::Folder(folder)) => {
             Err(format!("there is no folder {} for {}: make it, or name another", folder.display(), file.display()))
         }
         _ => Ok(()),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use arguments::Arguments;
-pub use check::folder_of;
+pub use check::{Made, folder_of};
 use conic_native::clock;
 pub use help::ARGUMENTS;
 
@@ -191,6 +191,17 @@ impl PortSpec {
             Kind::Impaired(_, below) => below.records(),
             Kind::Replay { record, .. } => record.is_some(),
             Kind::Record { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether opening it waits for somebody else, who comes when he likes: a capture that it names is a pipe.
+    pub fn may_wait(&self) -> bool {
+        let is_pipe = |path: &Path| path.metadata().is_ok_and(|about| !about.is_file());
+        match &self.kind {
+            Kind::Impaired(_, below) => below.may_wait(),
+            Kind::Replay { file, record, .. } => is_pipe(file) || record.as_deref().is_some_and(is_pipe),
+            Kind::Record { file } => is_pipe(file),
             _ => false,
         }
     }

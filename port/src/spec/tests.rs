@@ -181,7 +181,8 @@ fn what_memif_is_given_stays_within_its_bounds() {
 fn what_a_port_names_and_this_machine_has_not_is_said_without_opening_it() {
     let folder = std::env::temp_dir();
     let capture = std::env::current_exe().expect("a test is a file").display().to_string();
-    let check = |text: &str| read(text).check(&|name| name == "made0").map_err(|error| error.to_string());
+    let check =
+        |text: &str| read(text).check(&|made| made == Made::Interface("made0")).map_err(|error| error.to_string());
     for text in [
         "loopback",
         "tap",

@@ -2,18 +2,23 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
 
 use conic_nicd::config::EndConfig;
-use conic_nicd::switch::{Circuit, Party};
-use conic_port::Legacy;
+use conic_nicd::switch::{Party, PassedEnd};
+use conic_port::{Legacy, Port};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::super::Daemon;
 use super::super::mirror::Asked;
 use super::super::network::{NetworkPort, go_on};
+use super::super::ports::MISTAKE;
+use super::super::region::{aside, unless_it_panics};
+use super::circuits::passed_end;
 use super::{Last, Link};
 use crate::event::Event;
+use crate::order::News;
 
 /// What is said of a port of the old one, which serves nobody else meanwhile: operators are heard by the thread that speaks here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,8 +33,8 @@ pub(in crate::server) struct Promise {
     pub(super) attached: bool,
     /// It can be given; otherwise it is opened anew.
     pub given: bool,
-    /// The circuit that it is an end of, by configuration or an operator; an operator's goes on.
-    pub circuit: Option<Circuit>,
+    /// The circuit that it is an end of, and the configuration's.
+    pub(super) wired: PassedEnd,
     /// Its mirror, if an operator asked for one.
     pub(super) mirror: Option<Asked>,
 }
@@ -50,6 +55,13 @@ pub(super) struct Promised {
     /// The network and the port here that is the same.
     place: Option<(usize, usize)>,
     legacies: Vec<Legacy>,
+}
+
+/// A port of this one that was opened aside, or cannot be.
+pub(crate) struct Anew {
+    place: (usize, usize),
+    /// Locked by nobody: news may be what several threads have a part in, and a port is one thread's.
+    queues: Mutex<Result<Vec<Box<dyn Port>>, String>>,
 }
 
 /// The ports of the old one.
@@ -84,6 +96,11 @@ impl Expected {
             claimed.push((number, one.promise.clone()));
         }
         claimed
+    }
+
+    /// How the port at a place here was connected, if the old one has it.
+    pub(super) fn wired(&self, place: (usize, usize)) -> Option<PassedEnd> {
+        self.0.iter().find(|one| one.place == Some(place)).map(|one| one.promise.wired)
     }
 
     /// The ports that are to be given, by their numbers.
@@ -122,7 +139,6 @@ impl Daemon {
         let reports: Vec<_> = self.networks.iter().map(|network| network.report()).collect();
         let promise = |(network, number): (usize, usize)| {
             let (one, report, party) = (&self.networks[network], &reports[network], Party::Port(number));
-            let own = report.circuits.iter().find(|(of, ..)| *of == party);
             let NetworkPort { config, is_attached, can_bequeath, .. } = &one.ports[&number];
             Promise {
                 network: one.config.name.clone(),
@@ -131,7 +147,7 @@ impl Daemon {
                 vlan: config.vlan,
                 attached: *is_attached,
                 given: *can_bequeath,
-                circuit: own.map(|(_, circuit, _)| *circuit),
+                wired: passed_end(report, party, one.config.circuit_of_port(number)),
                 mirror: one.mirror_to_pass(party, &report.mirrors),
             }
         };
@@ -171,9 +187,44 @@ impl Daemon {
     }
 
     /// Goes on with a port by what was given of it, which may be nothing but that the other one has closed its own.
-    pub(super) fn inherit_port(&mut self, (network, port): (usize, usize), legacies: Vec<Legacy>) {
+    fn inherit_port(&mut self, (network, port): (usize, usize), legacies: Vec<Legacy>) {
+        let queues = go_on(&self.networks[network].ports[&port].config, legacies);
+        self.go_on_with_port((network, port), queues);
+    }
+
+    /// Goes on with a port that is opened when the other one has closed all of its own.
+    pub(super) fn open_late(&mut self, (network, port): (usize, usize)) {
+        let spec = self.networks[network].ports[&port].config.spec();
+        if spec.is_ok_and(|spec| spec.may_wait()) {
+            self.open_aside((network, port));
+        } else {
+            self.inherit_port((network, port), Vec::new());
+        }
+    }
+
+    /// Has a thread open a port, for as long as that takes.
+    fn open_aside(&mut self, place: (usize, usize)) {
+        let (network, port) = place;
+        let (own, config) = (self.reports.clone(), self.networks[network].ports[&port].config.clone());
+        let begun = aside(move || {
+            let opened = unless_it_panics(|| go_on(&config, Vec::new()));
+            let queues = opened.unwrap_or_else(|| Err(MISTAKE.to_owned()));
+            own.tell(News::PortAnew(Box::new(Anew { place, queues: Mutex::new(queues) })));
+        });
+        if begun.is_none() {
+            self.go_on_with_port(place, Err("there is no thread to open it".to_owned()));
+        }
+    }
+
+    /// Gives a port to its network that was opened aside.
+    pub(in crate::server) fn port_is_there_anew(&mut self, anew: Anew) {
+        self.go_on_with_port(anew.place, anew.queues.into_inner().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Gives a port its queues, or says why it has none; an operator may have detached it meanwhile.
+    fn go_on_with_port(&mut self, (network, port): (usize, usize), queues: Result<Vec<Box<dyn Port>>, String>) {
         let one = &self.networks[network];
-        match go_on(&one.ports[&port].config, legacies) {
+        match queues {
             Ok(queues) => one.inherit(port, queues),
             Err(text) => {
                 let network = one.config.name.clone();

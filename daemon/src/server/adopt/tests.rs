@@ -1,10 +1,10 @@
 //! What two daemons say to each other is what their number stands for, and what the old one had begun or counted goes on.
 
-use conic_client::{AttachError, Client, Link, Operator, Options};
+use conic_client::{AttachError, Client, Link, Operator, Options, Queue};
 use conic_control::{Attach, Attached, Reason};
 use conic_interface::metadata::Offloads;
 use conic_nicd::config::{Config, Limits, NetworkConfig, PortConfig};
-use conic_nicd::switch::{Circuit, Pin, RateLimit};
+use conic_nicd::switch::{Circuit, PassedEnd, Pin, RateLimit};
 use serde_json::to_string;
 
 use super::guests::{Guest, Stands};
@@ -14,18 +14,19 @@ use crate::bell::Stop;
 use crate::connection::Unsaid;
 use crate::order::News;
 
-fn promise(circuit: Option<Circuit>, mirror: Option<Asked>) -> Promise {
+fn promise(wired: PassedEnd, mirror: Option<Asked>) -> Promise {
     let (network, spec) = ("n".to_owned(), "tap".to_owned());
-    Promise { network, number: 26, spec, vlan: Some(27), attached: true, given: true, circuit, mirror }
+    Promise { network, number: 26, spec, vlan: Some(27), attached: true, given: true, wired, mirror }
 }
 
-/// Each word of version 12. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
+/// Each word of version 13. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
 /// here changes the number too.
 #[test]
 fn the_words_are_those_of_the_number() {
     let circuit = Some(Circuit { number: 7, far: true });
     let mirror = || Some(Asked { file: "a.pcap".into(), most_bytes: 8 });
-    let promise = promise(circuit, mirror());
+    let wired = PassedEnd { circuit, configured: Some(Circuit { number: 28, far: false }) };
+    let promise = promise(wired, mirror());
     let head =
         Head { next_session: 18, next_circuit: 1 << 63, clients: 19, guests: 20, kept: 23, ports: vec![promise] };
     let given = Given { promise: 1, peer: "p".to_owned(), words: vec![2], descriptors: 3 };
@@ -43,6 +44,7 @@ fn the_words_are_those_of_the_number() {
         process: 6,
         user: 7,
         group: 8,
+        wired,
         mirror: mirror(),
     };
     let pattern = "protocol=tcp".parse().expect("a pattern");
@@ -72,8 +74,8 @@ fn the_words_are_those_of_the_number() {
         to_string(&Remainder { user: 24, clients: 1, queues: 25, bytes: 4096 }),
     ];
     let words = [
-        r#"{"next_session":18,"next_circuit":9223372036854775808,"clients":19,"guests":20,"kept":23,"ports":[{"network":"n","number":26,"spec":"tap","vlan":27,"attached":true,"given":true,"circuit":{"number":7,"far":true},"mirror":{"file":"a.pcap","most_bytes":8}}]}"#,
-        r#"{"session":1,"name":"c","network":"n","mac":[2,2,2,2,2,2],"queues":1,"descriptors":64,"buffers":[3,3,3],"object_bytes":4,"headroom":[5,5],"fences":true,"process":6,"user":7,"group":8,"mirror":{"file":"a.pcap","most_bytes":8}}"#,
+        r#"{"next_session":18,"next_circuit":9223372036854775808,"clients":19,"guests":20,"kept":23,"ports":[{"network":"n","number":26,"spec":"tap","vlan":27,"attached":true,"given":true,"wired":{"circuit":{"number":7,"far":true},"configured":{"number":28,"far":false}},"mirror":{"file":"a.pcap","most_bytes":8}}]}"#,
+        r#"{"session":1,"name":"c","network":"n","mac":[2,2,2,2,2,2],"queues":1,"descriptors":64,"buffers":[3,3,3],"object_bytes":4,"headroom":[5,5],"fences":true,"process":6,"user":7,"group":8,"wired":{"circuit":{"number":7,"far":true},"configured":{"number":28,"far":false}},"mirror":{"file":"a.pcap","most_bytes":8}}"#,
         r#"{"Port":{"promise":1,"peer":"p","words":[2],"descriptors":3}}"#,
         r#"{"Client":{"session":1,"rules":{"mac":[2,2,2,2,2,2],"own_address_only":true,"vlan":9,"limit":{"bytes_per_second":10,"burst_bytes":11},"circuit":{"number":7,"far":true},"offloads":{"join":false,"no_hash":false,"requests":false,"strip":false,"unfinished":false,"verify":false},"longest":12,"pins":[{"match":"protocol=tcp","queue":13}]},"positions":[[14,14,14]]}}"#,
         r#"{"Done":[15]}"#,
@@ -85,7 +87,7 @@ fn the_words_are_those_of_the_number() {
         r#"{"user":24,"clients":1,"queues":25,"bytes":4096}"#,
     ];
     assert_eq!(said.map(|text| text.expect("it can be said")), words);
-    assert_eq!(TAKING_OVER, 12);
+    assert_eq!(TAKING_OVER, 13);
 }
 
 /// A daemon of such a configuration, which another is to take over from.
@@ -142,23 +144,91 @@ fn what_a_new_file_connects_is_connected_at_both_ends_whoever_came_from_the_daem
     let [without, with] = [without, with].map(|config| config.checked().expect("a sound configuration"));
     let old = started(&without);
     let old = std::thread::spawn(move || old.run());
-    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
-    let options = Options { geometry, name: Name::new("web").expect("a name"), ..Options::default() };
-    let (_client, _queues) = Client::attach(&without.socket, &options).unwrap_or_else(|error| panic!("{error}"));
-    let ends = |daemon: &Daemon| {
-        let circuits = daemon.networks[0].report().circuits.into_iter();
-        circuits.map(|(party, _, other)| (party, other)).collect::<Vec<_>>()
-    };
+    let _client = named(&without, "web");
     let (new, _) = adopted(&with);
     assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
-    let mut both = ends(&new);
-    both.sort();
     let [port, client] = [Party::Port(0), Party::Client(1)];
-    assert_eq!(both, [(port, Some(client)), (client, Some(port))]);
+    assert_eq!(ends(&new), [(port, Some(client)), (client, Some(port))]);
     let new = std::thread::spawn(move || new.run());
     let (last, _) = adopted(&without);
     assert!(matches!(new.join(), Ok(Ok(()))), "the second one ended");
     assert_eq!(ends(&last), [], "who was connected by a file is not so by one without it");
+}
+
+/// A client that calls itself so.
+fn named(config: &Config, name: &str) -> (Client, Vec<Queue>) {
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    let options = Options { geometry, name: Name::new(name).expect("a name"), ..Options::default() };
+    Client::attach(&config.socket, &options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Who is in a circuit of the first network, and with whom.
+fn ends(daemon: &Daemon) -> Vec<(Party, Option<Party>)> {
+    let circuits = daemon.networks[0].report().circuits.into_iter();
+    let mut ends: Vec<_> = circuits.map(|(party, _, other)| (party, other)).collect();
+    ends.sort();
+    ends
+}
+
+/// A daemon whose file connects the client "web" (the first) and a port, where an operator has then asked for this with another client
+/// there (the second): who is in a circuit behind a take-over by one of such a file, of the same if there is none, and behind another.
+fn circuits_behind(question: &Value, file: Option<&[&str]>) -> [Vec<(Party, Option<Party>)>; 2] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = |number| {
+        let file = folder.path().join(format!("{number}.pcap"));
+        PortConfig { spec: format!("capture:record={}", file.display()), vlan: None }
+    };
+    let configured = |connects: &[&str]| {
+        let connects = connects.iter().map(|text| text.parse().expect("a connection")).collect();
+        let networks = vec![NetworkConfig { ports: (0..2).map(port).collect(), connects, ..NetworkConfig::default() }];
+        let config = Config { socket: folder.path().join("nic.sock"), networks, ..Config::default() };
+        config.checked().expect("a sound configuration")
+    };
+    let before = ["client:web,port:0"];
+    let (first, second) = (configured(&before), configured(file.unwrap_or(&before)));
+    let old = started(&first);
+    let old = std::thread::spawn(move || old.run());
+    let _clients = ["web", "other"].map(|name| named(&first, name));
+    assert_eq!(ask(&first, &question.to_string()).expect("it answers"), r#"{"done":true}"#);
+    let (new, _) = adopted(&second);
+    assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
+    let once = ends(&new);
+    let new = std::thread::spawn(move || new.run());
+    let (last, _) = adopted(&second);
+    assert!(matches!(new.join(), Ok(Ok(()))), "the second one ended");
+    [once, ends(&last)]
+}
+
+/// A take-over is no change of what is served.
+#[test]
+fn whom_an_operator_has_taken_out_of_a_circuit_is_in_none_behind_a_take_over() {
+    let [web, other] = [1, 2].map(Party::Client);
+    let connected = vec![(web, Some(other)), (other, Some(web))];
+    let disconnect = json!({ "ask": "disconnect", "end": "client:1" });
+    let connect = json!({ "ask": "connect", "between": ["client:1", "client:2"] });
+    // The port was freed, and would else be alone.
+    assert_eq!(circuits_behind(&connect, None), [connected.clone(), connected.clone()]);
+    assert_eq!(circuits_behind(&disconnect, None), [[], []]);
+    // Another file that says the same of them changes nothing either, and one that says nothing leaves an operator's as it is.
+    let same = ["client:x,client:y", "client:web,port:0"];
+    assert_eq!(circuits_behind(&disconnect, Some(&same)), [[], []]);
+    assert_eq!(circuits_behind(&connect, Some(&[])), [connected.clone(), connected]);
+}
+
+#[test]
+fn a_circuit_that_a_new_file_makes_has_both_its_ends_or_none() {
+    let ([web, other], [port, next]) = ([1, 2].map(Party::Client), [0, 1].map(Party::Port));
+    let disconnect = json!({ "ask": "disconnect", "end": "client:1" });
+    let connect = json!({ "ask": "connect", "between": ["client:1", "client:2"] });
+    // Whoever wrote the new one wants it so, whatever an operator did to the old one's.
+    let made = vec![(next, Some(web)), (web, Some(next))];
+    assert_eq!(circuits_behind(&disconnect, Some(&["client:web,port:1"])), [made.clone(), made]);
+    // But an operator's goes on, and then the port would have nobody.
+    let kept = vec![(web, Some(other)), (other, Some(web))];
+    assert_eq!(circuits_behind(&connect, Some(&["client:web,port:1"])), [kept.clone(), kept.clone()]);
+    // Who is not there yet may come.
+    let comes = [vec![(port, None)], kept].concat();
+    assert_eq!(circuits_behind(&connect, Some(&["client:new,port:0"])), [comes.clone(), comes]);
 }
 
 #[test]
