@@ -242,9 +242,8 @@ impl Machine {
 
     /// A line that is there at a time is put into the device's cache, one after the other; when it is in it.
     fn enters_cache(&mut self, there: u64) -> u64 {
-        let begins = there.max(self.installed_until);
-        self.installed_until = begins + self.parameters.dcoh.install_interval;
-        begins + self.parameters.dcoh.install
+        let p = &self.parameters.dcoh;
+        self.gate.begins(self.agenda.now, there, p.install_interval) + p.install
     }
 
     /// The operation that waited behind the last one of its line.
