@@ -343,13 +343,13 @@ impl Machine {
     }
 
     /// What an agent has done so far.
-    pub fn counters(&self, agent: usize) -> &AgentAccesses {
-        &self.agents[agent].counters.accesses
+    pub fn counters(&self, agent: usize) -> AgentAccesses {
+        self.agents[agent].counted(self.now).0.accesses
     }
 
     /// Memory operations of all agents so far.
     pub fn operations(&self) -> u64 {
-        self.agents.iter().map(|agent| agent.operations).sum()
+        self.agents.iter().map(|agent| agent.counted(self.now).1).sum()
     }
 
     /// What one direction of the interconnect has carried: from node 0, or from node 1.

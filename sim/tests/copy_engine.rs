@@ -284,3 +284,29 @@ fn a_machine_without_engines_says_so() {
     let (layout, _) = places(1, Home::Host);
     Simulation::new(&parameters, &layout, Options::default()).engine("engine", 0);
 }
+
+#[test]
+fn a_line_that_an_engine_has_given_up_is_never_looked_for_before_that_is_known() {
+    // A store's instruction takes long, and a snooped core or engine answers at once.
+    let mut parameters = quiet(ENGINE);
+    parameters.core.issue_cycles = 60;
+    parameters.node.snoop_lookup = 0;
+    for offset in (0..400).step_by(3) {
+        let (layout, at) = places(2, Home::Host);
+        let mut simulation = Simulation::new(&parameters, &layout, Options { checked: true, ..Options::default() });
+        let copies = Time::from_nanoseconds(10);
+        let core = simulation.core("core", 0, Role::Main, copies, move |core| {
+            core.write_line(at.from.lines(1), &Line([7; 8]));
+            // The engine has what it reads alone, and then writes it.
+            core.post_copy(at.from, at.to, 1, at.done, 1);
+            core.post_copy(at.from.lines(1), at.from, 1, at.done, 2);
+            wait(core, at.done, 2);
+            assert_eq!(core.read_line(at.from), Line([7; 8]));
+        });
+        let reads = Time::from_nanoseconds(250 + offset);
+        simulation.core("reads", 0, Role::Main, reads, move |core| _ = core.read_line(at.from));
+        let engine = simulation.engine("engine", 0);
+        simulation.machine().borrow_mut().set_engine(core, engine);
+        simulation.run().expect("the programs end");
+    }
+}

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords, Time};
 use conic_sim::platform::Platform;
+use conic_sim::probe::counters::AgentCounters;
 use conic_sim::{Options, Parameters, Role, Simulation};
 
 use crate::common::without_prefetchers;
@@ -265,6 +266,57 @@ fn rounds_of_polling_count_the_same_skipped_or_lived_through_and_the_work_in_the
         // The first round has waited for the line.
         let polled = (rounds - 1) * (hit + pause);
         assert_eq!(stalls.polling_picoseconds, polled, "fast forward {fast_forward}");
+    }
+}
+
+/// What a core has counted that polls for ever a line that nobody writes: until another begins at `ends`, and of that since one began at
+/// `begins`; the operations of all; and when each of its rounds ended that was lived through.
+fn a_service_that_polls(
+    options: Options,
+    begins: Time,
+    ends: Time,
+) -> ((AgentCounters, AgentCounters, u64), Vec<Time>) {
+    let mut parameters = without_prefetchers("icx");
+    parameters.core.clock_cycles = 0;
+    let mut layout = Layout::new();
+    let line = layout.add("line", 64, 64, Home::Host, SynchronisingWords::ALL);
+    let mut simulation = Simulation::new(&parameters, &layout, options);
+    simulation.core("begins", 1, Role::Main, begins, |core| core.machine().borrow_mut().begin_window());
+    simulation.core("ends", 1, Role::Main, ends, |core| core.machine().borrow_mut().end_window());
+    let rounds = Rc::new(RefCell::new(Vec::new()));
+    let into = Rc::clone(&rounds);
+    let poller = simulation.core("polls", 0, Role::Service, Time::ZERO, move |core| {
+        loop {
+            core.load_acquire(line);
+            core.work(30);
+            core.spin();
+            into.borrow_mut().push(core.now());
+        }
+    });
+    simulation.run().expect("the programs end");
+    let machine = simulation.machine().borrow();
+    let all = machine.counted().agents[poller].counters;
+    assert_eq!(machine.counters(poller), all.accesses);
+    let window = machine.window().expect("it was ended").counters.agents[poller].counters;
+    ((all, window, machine.operations()), rounds.take())
+}
+
+#[test]
+fn a_core_that_still_polls_has_counted_the_rounds_that_it_skips() {
+    let exact = Options { fast_forward: false, run_ahead: false, ..checked() };
+    let end = Time::from_nanoseconds(100_000);
+    let (_, rounds) = a_service_that_polls(exact, end, end);
+    // Between two rounds, at the end of one, what has been lived through is whole rounds. The probes begin as one ends, and end as another does.
+    let near = |nanoseconds| *rounds.iter().find(|end| **end >= Time::from_nanoseconds(nanoseconds)).expect("it polls");
+    let (begins, ends) = (near(50_000), near(60_000));
+    let (lived, _) = a_service_that_polls(exact, begins, ends);
+    let (all, window, _) = lived;
+    assert!(window.accesses.spins > 100 && all.accesses.spins > 5 * window.accesses.spins, "{all:?}, {window:?}");
+    assert_eq!(window.stalls.polling_picoseconds + window.stalls.work_picoseconds, ends.since(begins).picoseconds());
+    for run_ahead in [false, true] {
+        let (skipped, rounds) = a_service_that_polls(Options { run_ahead, ..checked() }, begins, ends);
+        assert!(rounds.len() < 10, "{} rounds were lived through", rounds.len());
+        assert_eq!(skipped, lived, "run ahead {run_ahead}");
     }
 }
 

@@ -103,3 +103,56 @@ fn no_next_line_is_asked_for_while_many_lines_are_under_way() {
         assert_eq!(prefetched, expected, "{others} others under way");
     }
 }
+
+/// Sapphire Rapids with the prefetcher of the adjacent line alone.
+fn adjacent() -> Parameters {
+    let mut parameters = common::without_prefetchers("spr");
+    parameters.core.prefetch_adjacent = true;
+    parameters
+}
+
+/// Which lines of its page a core has, once its prefetchers are off: those whose loads take no longer than one that hits the second level.
+fn had(core: &SimCore<'_>, page: Address) -> Vec<u64> {
+    core.machine().borrow_mut().set_prefetchers(core.agent(), false);
+    let hits = |line: &u64| {
+        let start = core.now();
+        core.load_acquire(page.lines(*line));
+        core.now().since(start) < Time::from_nanoseconds(20)
+    };
+    (0..64).filter(hits).collect()
+}
+
+#[test]
+fn a_load_that_misses_brings_the_other_line_of_its_pair_and_no_other() {
+    for line in [0, 10, 21, 63] {
+        let prefetched = asked(&adjacent(), move |core, page| {
+            core.load(page.lines(line));
+            core.work(2_000);
+            let pair = line / 2 * 2;
+            assert_eq!(had(core, page), [pair, pair + 1], "line {line} was loaded");
+        });
+        assert_eq!(prefetched, 1, "line {line}");
+    }
+}
+
+#[test]
+fn a_load_that_hits_the_second_level_brings_nothing() {
+    let mut parameters = adjacent();
+    (parameters.cache.l1_bytes, parameters.cache.l1_ways) = (64, 1);
+    let prefetched = asked(&parameters, |core, page| {
+        // Line 10 is in the second level alone, and the other line of its pair nowhere.
+        for line in [10, 40] {
+            core.load(page.lines(line));
+            core.work(2_000);
+        }
+        core.flush(page.lines(11));
+        core.full_fence();
+        let hits = || core.machine().borrow().counters(core.agent()).l2_hits;
+        let before = hits();
+        core.load(page.lines(10));
+        core.work(2_000);
+        assert_eq!(hits(), before + 1);
+        assert_eq!(had(core, page), [10, 40, 41]);
+    });
+    assert_eq!(prefetched, 2, "of the two that missed");
+}

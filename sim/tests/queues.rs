@@ -106,7 +106,7 @@ fn run(options: Options, prepare: impl FnOnce(&mut Simulation)) -> (Simulation, 
     simulation.run().expect("all programs end");
     let outcome = {
         let machine = simulation.machine().borrow();
-        ((0..6).map(|agent| *machine.counters(agent)).collect(), machine.now())
+        ((0..6).map(|agent| machine.counters(agent)).collect(), machine.now())
     };
     (simulation, outcome)
 }

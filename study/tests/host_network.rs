@@ -271,6 +271,18 @@ fn a_slowdown_is_an_interval_that_holds_what_is_measured_and_missing_counters_ar
     assert!(warnings.contains("were they counted at the same time"), "{warnings}");
 }
 
+#[test]
+fn devices_that_read_as_much_as_they_write_are_compared_with_both_directions_alone() {
+    let host = host();
+    let report = Runs::new(&host, Effort::Quick).devices_alone(Quadrant::First);
+    let mut counters = Counters::of(&host, 1, &report);
+    let written = *counters.queue("iio_write").expect("devices write");
+    counters.queues.insert("iio_read".to_owned(), written);
+    counters.p2m_alone_gb_s = Some(2.0 * report.device_bytes_per_second() / 1e9);
+    let [slowed, same] = diagnose(&host, &counters).device_slowdown.expect("alone is known");
+    assert!((slowed - 1.0).abs() < 0.01 && same == slowed, "slowed by {slowed}");
+}
+
 /// What perf prints of these counters, with a second socket of which everything is twice as much, and in two intervals where `intervals`. It
 /// says for the first socket alone how long it counted.
 fn of_perf(counters: &Counters, intervals: bool) -> String {

@@ -69,7 +69,7 @@ where
     }
     simulation.run().expect("all packets come back");
     let machine = simulation.machine().borrow();
-    let counters = |agent: usize| *machine.counters(agent);
+    let counters = |agent: usize| machine.counters(agent);
     // A NIC that polls is stopped somewhere in its polling.
     let without_polling =
         |all: AgentAccesses| AgentAccesses { loads: 0, l1_hits: 0, spins: 0, software_prefetches: 0, ..all };

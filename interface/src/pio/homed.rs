@@ -94,8 +94,8 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
         })
     }
 
-    /// Takes one message, or one recall that is done, or tells a load that waited too long to try again. False: there was
-    /// nothing to do.
+    /// Takes one message, or one recall that is done, answers a request that cannot be, or tells a load that waited too long to try
+    /// again. False: there was nothing to do.
     pub fn step(&mut self) -> bool {
         if let Some(arrival) = self.device.next_arrival() {
             self.arrived(arrival);
@@ -110,6 +110,10 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
             }
             self.recalled += 1;
             self.event(Event::Recalled(unit));
+            return true;
+        }
+        if self.refuses && self.exchange.awaits_response() {
+            self.event(Event::Responded);
             return true;
         }
         match self.deadline {
@@ -313,9 +317,6 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
 impl<D: HomeAgent, const WORDS: usize> Device for Homed<D, WORDS> {
     fn poll(&mut self) -> Option<usize> {
         while self.step() {}
-        if self.refuses && self.exchange.awaits_response() {
-            self.event(Event::Responded);
-        }
         std::mem::take(&mut self.arrived).then_some(self.request.len())
     }
 

@@ -25,6 +25,14 @@ pub(super) struct DeviceOperation {
     pub(super) purpose: Purpose,
     /// What a read finds.
     value: Line,
+    /// When a line that the host wrote back for it is in the device's cache, if one is.
+    in_cache: Option<u64>,
+}
+
+impl DeviceOperation {
+    fn new(line: u32, operation: Operation<Line>, purpose: Purpose) -> DeviceOperation {
+        DeviceOperation { line, operation, purpose, value: Line::ZERO, in_cache: None }
+    }
 }
 
 /// A read of the device's logic.
@@ -43,8 +51,7 @@ impl Machine {
         let read = DeviceRead { agent, at, buffer: vec![0; bytes as usize], lines_left };
         let read = self.reads.insert(read) as u32;
         for Part { line, .. } in parts(at, bytes) {
-            let operation = Operation::Read(hint);
-            let operation = DeviceOperation { line, operation, purpose: Purpose::Read(read), value: Line::ZERO };
+            let operation = DeviceOperation::new(line, Operation::Read(hint), Purpose::Read(read));
             if self.is_behind_ordered(agent, line) {
                 let key = self.operations.insert(operation) as u32;
                 self.engines.get_mut(&agent).expect("it writes").ordered.push_back(key);
@@ -81,7 +88,7 @@ impl Machine {
         engine.writes.insert(number);
         let must_wait = word && engine.writes.len() > 1;
         let operation = Operation::Write { hint, data, bytes };
-        let operation = DeviceOperation { line, operation, purpose: Purpose::Write(agent, number), value: Line::ZERO };
+        let operation = DeviceOperation::new(line, operation, Purpose::Write(agent, number));
         if must_wait || self.is_behind_ordered(agent, line) {
             let key = self.operations.insert(operation) as u32;
             self.engines.get_mut(&agent).expect("it was just made").ordered.push_back(key);
@@ -189,9 +196,7 @@ impl Machine {
                 let pending = &self.pending;
                 if let Some((_, Some(gone))) = cache.insert(line, 0, |other| !pending.contains_key(&other)) {
                     self.counters.evictions += 1;
-                    let operation = Operation::Evict;
-                    let value = Line::ZERO;
-                    let eviction = DeviceOperation { line: gone.line, operation, purpose: Purpose::Eviction, value };
+                    let eviction = DeviceOperation::new(gone.line, Operation::Evict, Purpose::Eviction);
                     let key = self.operations.insert(eviction) as u32;
                     if let Some(recorder) = &mut self.recorder {
                         recorder.begins_operation(key);
@@ -230,21 +235,32 @@ impl Machine {
             self.send_at(from + answer_after, Message::ToHost(line, reply));
         }
         self.keep_or_drop(line);
-        let Some(value) = done else { return };
+        let Some(value) = done else { return self.may_have_come_back(line, installed) };
         let key = self.pending.remove(&line).expect("an operation waited");
         self.operations[key as usize].value = value;
-        if installed {
-            time = self.enters_cache(time);
-        }
+        time = match self.operations[key as usize].in_cache {
+            Some(in_cache) => time.max(in_cache),
+            None if installed => self.enters_cache(time),
+            None => time,
+        };
         self.answer_engine(key, time, time + p.completion);
         self.next_of_line(line);
     }
 
+    /// Notes for the operation that waits for a line when what the host has written back for it is in the device's cache: it is put there as
+    /// every line is, while the host is told and says that the operation may go on.
+    fn may_have_come_back(&mut self, line: u32, installed: bool) {
+        let Some(key) = self.pending.get(&line).map(|key| *key as usize) else { return };
+        let entered = installed.then(|| self.enters_cache(self.agenda.now));
+        let has = self.lines[line as usize].device.copy != Copy::Invalid;
+        let operation = &mut self.operations[key];
+        operation.in_cache = if has { entered.or(operation.in_cache) } else { None };
+    }
+
     /// A line that is there at a time is put into the device's cache, one after the other; when it is in it.
     fn enters_cache(&mut self, there: u64) -> u64 {
-        let begins = there.max(self.installed_until);
-        self.installed_until = begins + self.parameters.dcoh.install_interval;
-        begins + self.parameters.dcoh.install
+        let p = &self.parameters.dcoh;
+        self.gate.begins(self.agenda.now, there, p.install_interval) + p.install
     }
 
     /// The operation that waited behind the last one of its line.
@@ -299,6 +315,6 @@ impl Machine {
         engine.next_write += 1;
         engine.writes.insert(number);
         let purpose = Purpose::Write(agent, number);
-        self.admit(DeviceOperation { line, operation: Operation::FlushHost, purpose, value: Line::ZERO });
+        self.admit(DeviceOperation::new(line, Operation::FlushHost, purpose));
     }
 }

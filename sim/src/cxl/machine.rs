@@ -7,6 +7,7 @@ use slab::Slab;
 
 use super::cores::{CoreState, Loaded};
 use super::dcoh::DeviceOperation;
+use super::gate::Gate;
 use super::home::{Job, Running};
 use super::last_level::{LastLevel, PushedLines};
 use super::link::{Channel, Class, LayerCounters};
@@ -221,7 +222,7 @@ pub struct Machine {
     pub(super) ports: [Port; PORTS],
     /// The port whose request had the last tag.
     pub(super) last_tag: usize,
-    pub(super) installed_until: u64,
+    pub(super) gate: Gate,
     /// The operation that waits for the host, and those behind it, by line.
     pub(super) pending: BTreeMap<u32, u32>,
     pub(super) behind: BTreeMap<u32, VecDeque<u32>>,
@@ -341,7 +342,7 @@ impl Machine {
             in_flight: Credits::new(p.dcoh.requests_in_flight),
             ports: Default::default(),
             last_tag: 0,
-            installed_until: 0,
+            gate: Gate::default(),
             pending: BTreeMap::new(),
             behind: BTreeMap::new(),
             hmc: Tags::new(p.dcoh.hmc_bytes, p.dcoh.hmc_ways),

@@ -12,6 +12,7 @@
 //! | `last_level.rs` | the last-level cache, and what the host's monitoring tells of it |
 //! | `link.rs` | the link's credits and retries |
 //! | `dcoh.rs` | the device's coherence engine: its caches, its memory |
+//! | `gate.rs` | when lines are put into its caches |
 //! | `ports.rs` | its ports, and the requests that it may have under way |
 //! | `recorder.rs` | what is written down of a run |
 //! | `pcie.rs` | registers, interrupts, and DMA over PCIe |
@@ -31,6 +32,7 @@ mod cores;
 mod dcoh;
 pub mod device;
 pub mod dma;
+mod gate;
 mod home;
 mod last_level;
 mod link;

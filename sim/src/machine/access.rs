@@ -184,6 +184,7 @@ impl Machine {
             && let Some(place) = agent.caches.find(line)
             && agent.caches.held(place.second).copy >= Copy::Exclusive
         {
+            let begins = agent.time;
             agent.time += timing.issue * PARTS as u64;
             agent.operations += PARTS as u64;
             agent.counters.accesses.stores += PARTS as u64;
@@ -196,8 +197,8 @@ impl Machine {
             }
             self.perform(id, line, place.second, parts.into_iter().fold(0, |all, part| all | part), data);
             if self.agents[id].is_engine {
-                let time = self.agents[id].time;
-                self.give_up(id, line, place.second, time);
+                // Before a snoop that comes within the instruction, and no longer finds the line, is answered.
+                self.give_up(id, line, place.second, begins);
             }
             return Ok(());
         }

@@ -74,6 +74,28 @@ pub(crate) struct Round {
     pub duration: u64,
 }
 
+/// The end of the last round before an agent was parked, the round, and how many of them may be skipped.
+type Parked = (u64, Round, u64);
+
+/// How many rounds are skipped until a time: those that have ended by then, or with `after` all that have begun before it.
+fn skipped_by((end, round, most): Parked, time: u64, after: bool) -> u64 {
+    let since = time.saturating_sub(end);
+    let skipped = if after { since.div_ceil(round.duration) } else { since / round.duration };
+    // A message may be on its way that arrives after the time at which the polling ends.
+    skipped.min(most)
+}
+
+/// What so many rounds count. Inlined, so that nothing is added where they count nothing.
+#[inline(always)]
+fn counted_in(round: Round, rounds: u64) -> AgentCounters {
+    let loads = rounds * (round.count - round.hints);
+    let mut counters = AgentCounters::default();
+    (counters.accesses.loads, counters.accesses.l1_hits, counters.accesses.spins) = (loads, loads, rounds);
+    counters.stalls.polling_picoseconds = rounds * (round.duration - round.work);
+    counters.stalls.work_picoseconds = rounds * round.work;
+    counters
+}
+
 /// What is known of the rounds of polling of an agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spinning {
@@ -128,8 +150,8 @@ pub struct Agent {
     /// When a line that the program waited for came last.
     pub(crate) granted_at: u64,
     pub(crate) spinning: Spinning,
-    /// The end of the last round before it was parked, the round, and how many of them may be skipped.
-    parked: Option<(u64, Round, u64)>,
+    /// The rounds that are being skipped, if any are.
+    parked: Option<Parked>,
     pub(crate) counters: AgentCounters,
     /// Operations that were skipped because they repeat.
     pub(crate) operations: u64,
@@ -205,22 +227,26 @@ impl Agent {
 
     /// Ends the skipping of rounds with the one in which `time` lies, or the first that begins at `time` or after.
     pub(crate) fn unpark(&mut self, time: u64, after: bool) -> Option<u64> {
-        let (end, round, most) = self.parked.take()?;
-        let since = time.saturating_sub(end);
-        let skipped = if after { since.div_ceil(round.duration) } else { since / round.duration };
-        // A message may be on its way that arrives after the time at which the polling ends.
-        let skipped = skipped.min(most);
+        let parked = self.parked.take()?;
+        let (end, round, _) = parked;
+        let skipped = skipped_by(parked, time, after);
         self.time = end + skipped * round.duration;
         self.operations += skipped * round.count;
-        let loads = skipped * (round.count - round.hints);
-        self.counters.accesses.loads += loads;
-        self.counters.accesses.l1_hits += loads;
-        self.counters.accesses.spins += skipped;
-        self.counters.stalls.polling_picoseconds += skipped * (round.duration - round.work);
-        self.counters.stalls.work_picoseconds += skipped * round.work;
+        self.counters.add(&counted_in(round, skipped));
         self.spinning.begins = self.time;
         self.wait = Wait::Time;
         Some(self.time)
+    }
+
+    /// Its counters, and its operations, with the rounds that it skips and that are over at a time.
+    pub(crate) fn counted(&self, now: u64) -> (AgentCounters, u64) {
+        let (mut counters, mut operations) = (self.counters, self.operations);
+        if let Some(parked) = self.parked {
+            let skipped = skipped_by(parked, now, false);
+            counters.add(&counted_in(parked.1, skipped));
+            operations += skipped * parked.1.count;
+        }
+        (counters, operations)
     }
 
     /// Takes the message that has arrived off the list.

@@ -39,7 +39,9 @@ impl Machine {
         };
         Counters {
             time: Time::from_picoseconds(self.now),
-            agents: agents.map(|(id, agent)| Named { name: self.agent_name(id), counters: agent.counters }).collect(),
+            agents: agents
+                .map(|(id, agent)| Named { name: self.agent_name(id), counters: agent.counted(self.now).0 })
+                .collect(),
             links: [0, 1]
                 .map(|from| Named {
                     name: format!("{} to {}", SIDES[from], SIDES[1 - from]),

@@ -1,6 +1,7 @@
 //! The modelled host with a device behind CXL: unloaded latencies as the platform's relations have them, streams against slot
 //! arithmetic, ordering, capacity, and random programs whose every value is checked.
 
+mod installs;
 mod interrupt;
 mod latency;
 mod link;

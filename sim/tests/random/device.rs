@@ -123,5 +123,5 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     let mut agents = ends.borrow().clone();
     agents.sort_unstable();
     let machine = simulation.machine().borrow();
-    Outcome { agents, counters: (0..CORES).map(|agent| *machine.counters(agent)).collect() }
+    Outcome { agents, counters: (0..CORES).map(|agent| machine.counters(agent)).collect() }
 }

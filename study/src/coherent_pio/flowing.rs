@@ -148,3 +148,58 @@ pub(super) fn serve<const N: usize>(mut homed: Homed<EciDevice<'_>, N>, mut comp
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conic_dataflow::wire::begin_request;
+    use conic_fabric::{Core as _, Home, Layout};
+    use conic_interface::pio::control::{self, Kind};
+    use conic_interface::pio::{Behaviour, Features, Host, Poll};
+    use conic_sim::Role;
+    use conic_sim::eci::{Disturbances, EciParameters, EciSimulation};
+    use conic_sim::platform::Platform;
+
+    use super::super::crossing::{Crossing, Part};
+    use super::super::exchange::{WORDS, call, shape};
+    use super::super::graphs::Graph;
+    use super::*;
+
+    #[test]
+    fn a_request_that_cannot_be_is_refused_and_the_next_one_answered() {
+        let machine = Platform::<EciParameters>::load_as("enzian").expect("it is shipped").parameters().clone();
+        let program = Graph::Filters.program();
+        let mut request = Vec::new();
+        begin_request(&mut request, 3, 1, &vec![0; program.operators()]);
+        request.extend_from_slice(&7_u64.to_le_bytes());
+        let mut layout = Layout::new();
+        let lines = shape(&machine, 4096, 0).place(&mut layout, Home::Nic).expect("a shape of whole lines");
+        let mut simulation = EciSimulation::new(&machine, &layout, Disturbances::default());
+        // Several times as long as a load waits before it is told to try again.
+        simulation.set_limit(Time::from_nanoseconds(200_000_000));
+        simulation.core("host", Role::Main, move |core| {
+            // Nothing is asked for before the load that signals the request.
+            let mut host = Host::new(*core, lines, Features { prefetch: false, ..Features::HOMED });
+            host.begin(&request, 4096).expect("it fits");
+            core.store(lines.control(0), control::word(0, Kind::Request, control::LONGEST as u32));
+            core.full_fence();
+            let answer = loop {
+                match host.poll() {
+                    Poll::NotYet => core.spin(),
+                    answer => break answer,
+                }
+            };
+            assert_eq!(answer, Poll::Refused);
+            assert_eq!(host.try_agains(), 0, "at once");
+            let mut response = Vec::new();
+            call(&mut host, &request, 4096, &mut response);
+            assert!(response.len() > prefix(0));
+        });
+        let part = Part { program, pipeline: Pipeline { latency: 31, interval: 1 }, crossing: Crossing::Together };
+        let computing = Computing::new(&part, machine.device.cycle, lines.capacity() as usize);
+        simulation.device("device", Role::Service, move |device| {
+            let homed = Homed::<_, WORDS>::new(*device, lines, Behaviour::default()).expect("so many lines fit");
+            serve(homed, computing);
+        });
+        simulation.run().expect("both requests are answered");
+    }
+}

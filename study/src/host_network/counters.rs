@@ -94,7 +94,7 @@ pub struct Counters {
     /// What cores get without devices, in GB/s, where that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub c2m_alone_gb_s: Option<f64>,
-    /// What devices get without cores.
+    /// What devices get without cores, both directions together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p2m_alone_gb_s: Option<f64>,
 }

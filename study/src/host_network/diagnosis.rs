@@ -130,7 +130,7 @@ pub struct Diagnosis {
     pub core_slowdown: Option<[f64; 2]>,
     /// The same of devices.
     pub device_slowdown: Option<[f64; 2]>,
-    /// GB/s that devices could still add, by their credits and by memory.
+    /// GB/s that devices could still add in the direction whose credits they use most, by these, their link and memory.
     pub device_headroom_gb_s: Option<f64>,
     /// GB/s that memory could still take.
     pub memory_headroom_gb_s: f64,
@@ -156,9 +156,14 @@ pub fn diagnose(host: &HostParameters, counters: &Counters) -> Diagnosis {
     let memory_headroom_gb_s = (USABLE * memory_gb_s[1] - memory_gb_s[0]).max(0.0);
     let find = |names: [&str; 2]| domains.iter().find(|view| names.contains(&view.name));
     let of_devices = domains.iter().filter(|view| !view.is_of_cores());
-    let devices = of_devices.max_by(|one, other| one.used().total_cmp(&other.used()));
-    let link = host.device.write_megabits_per_second.max(host.device.read_megabits_per_second) as f64 / 8e3;
-    let headroom = |view: &DomainView| (view.limit_gb_s.min(link) - view.gb_s).max(0.0).min(memory_headroom_gb_s);
+    let devices = of_devices.clone().max_by(|one, other| one.used().total_cmp(&other.used()));
+    // What devices get alone is that of both directions together.
+    let of_devices_gb_s = devices.is_some().then(|| of_devices.map(|view| view.gb_s).sum::<f64>());
+    let link = |view: &DomainView| match view.name {
+        "P2M-Read" => host.device.read_megabits_per_second as f64 / 8e3,
+        _ => host.device.write_megabits_per_second as f64 / 8e3,
+    };
+    let headroom = |view: &DomainView| (view.limit_gb_s.min(link(view)) - view.gb_s).max(0.0).min(memory_headroom_gb_s);
     let core_gb_s = find(["C2M-Read", "C2M-ReadWrite"]).map(|view| view.gb_s);
     let mut diagnosis = Diagnosis {
         platform: host.name.clone(),
@@ -169,7 +174,7 @@ pub fn diagnose(host: &HostParameters, counters: &Counters) -> Diagnosis {
         write_queue_full: inputs.write_queue_full,
         row_misses: (inputs.lines[0] > 0.0).then(|| inputs.activations[0] / inputs.lines[0]),
         core_slowdown: slowdown(find(["C2M-Read", "C2M-ReadWrite"]), counters.c2m_alone_gb_s, core_gb_s),
-        device_slowdown: slowdown(devices, counters.p2m_alone_gb_s, devices.map(|view| view.gb_s)),
+        device_slowdown: slowdown(devices, counters.p2m_alone_gb_s, of_devices_gb_s),
         device_headroom_gb_s: devices.map(headroom),
         memory_headroom_gb_s,
         advice: Vec::new(),

@@ -197,8 +197,8 @@ pub(super) fn measure(
     };
     let counters = || {
         let machine = seat.machine().borrow();
-        let nic = thread.nic.map_or_else(AgentAccesses::default, |nic| *machine.counters(nic));
-        (*machine.counters(thread.host), nic)
+        let nic = thread.nic.map_or_else(AgentAccesses::default, |nic| machine.counters(nic));
+        (machine.counters(thread.host), nic)
     };
     if thread.number == 0 {
         seat.machine().borrow_mut().begin_window();

@@ -52,7 +52,7 @@ pub enum Started<V> {
         read_memory: bool,
         /// The device's memory was written.
         wrote_memory: bool,
-        /// The device's cache has a copy that it had not.
+        /// The device's cache has a copy that it had not, or could not write.
         installed: bool,
     },
     /// The host is asked.
@@ -150,7 +150,8 @@ impl<V: Contents> DeviceLine<V> {
 
     /// Does what needs nobody else.
     fn by_itself(&mut self, operation: Operation<V>) -> Started<V> {
-        let had = self.copy != Copy::Invalid;
+        let (had, owned) = (self.copy != Copy::Invalid, self.copy.is_alone());
+        let writes = matches!(operation, Operation::Write { .. });
         let (mut read_memory, mut wrote_memory) = (false, false);
         match operation {
             Operation::Read(hint) => {
@@ -188,7 +189,7 @@ impl<V: Contents> DeviceLine<V> {
             }
             Operation::FlushHost => unreachable!("the host is asked"),
         }
-        let installed = !had && self.copy != Copy::Invalid;
+        let installed = !if writes { owned } else { had } && self.copy != Copy::Invalid;
         Started::Done { value: self.data.clone(), read_memory, wrote_memory, installed }
     }
 
@@ -205,11 +206,16 @@ impl<V: Contents> DeviceLine<V> {
                 self.memory = self.own();
                 self.memory.merge(&data, bytes);
                 // What an operation of the device's own made the host write back is in its cache for it, before it goes on: the host
-                // hears first that it was written.
-                let wanted = matches!(self.pending, Some(Operation::Read(_) | Operation::Write { .. }));
+                // hears first that it was written. What writes memory past that cache finds it there.
+                let wanted = match &self.pending {
+                    Some(Operation::Read(_)) => true,
+                    Some(Operation::Write { hint, .. }) => !matches!(hint, Hint::NonCacheable | Hint::NonCacheablePush),
+                    _ => false,
+                };
+                let installed = wanted && self.copy == Copy::Invalid;
                 self.copy = if wanted { Copy::Shared } else { Copy::Invalid };
                 self.data = self.memory.clone();
-                Received { reply: Some(ToHost::MemoryDone), wrote_memory: true, ..Received::default() }
+                Received { reply: Some(ToHost::MemoryDone), wrote_memory: true, installed, ..Received::default() }
             }
             ToDevice::Current(data) => {
                 self.take();
@@ -293,7 +299,7 @@ impl<V: Contents> DeviceLine<V> {
     }
 
     fn forwarded(&mut self) -> Received<V> {
-        let had = self.copy != Copy::Invalid;
+        let (had, owned) = (self.copy != Copy::Invalid, self.copy.is_alone());
         let current = self.own();
         match self.take() {
             Operation::Read(hint) => {
@@ -317,7 +323,7 @@ impl<V: Contents> DeviceLine<V> {
                 self.data.merge(&data, bytes);
                 self.copy = Copy::Modified;
                 let read_memory = !had && bytes != WHOLE;
-                Received { done: Some(self.data.clone()), read_memory, installed: !had, ..Received::default() }
+                Received { done: Some(self.data.clone()), read_memory, installed: !owned, ..Received::default() }
             }
             other => unreachable!("{} is not forwarded", name_of(&other)),
         }
