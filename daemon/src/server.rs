@@ -227,13 +227,18 @@ impl Daemon {
             ended: false,
             journal: Journal::new(log),
         };
+        daemon.watch(daemon.stop.0.as_fd(), STOP)?;
+        daemon.watch(daemon.bell.as_fd(), NEWS)?;
+        let has_taken_over = inheritance.is_some();
         if let Some(inheritance) = inheritance {
             daemon.take_over(inheritance)?;
         }
         daemon.mirror_ports();
-        daemon.open_door()?;
-        daemon.watch(daemon.stop.0.as_fd(), STOP)?;
-        daemon.watch(daemon.bell.as_fd(), NEWS)?;
+        match daemon.open_door() {
+            // The other one has ended.
+            Err(error) if has_taken_over => daemon.shut_door(&error),
+            opened => opened?,
+        }
         let networks = daemon.networks.iter().map(|network| network.config.name.clone()).collect();
         let socket = daemon.config.socket.display().to_string();
         daemon.journal.say(&Event::Listening { socket, networks });
@@ -279,7 +284,7 @@ impl Daemon {
             self.give_up_on_the_slow(looked);
             self.try_again();
             if self.shut_until.is_some_and(|until| until <= clock::now()) {
-                self.open_door()?;
+                self.open_door_sometime();
             }
         }
     }
