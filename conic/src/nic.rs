@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use conic_daemon::{Daemon, Event, Stop};
+use conic_daemon::{Daemon, Ended, Event, Stop};
 use conic_nicd::config::{
     AllowedUsers, Config, ConnectConfig, MirrorConfig, NetworkConfig, NetworkMode, PinConfig, PortConfig, WaitMode,
 };
@@ -202,8 +202,9 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let daemon = if options.adopt { Daemon::adopt(config, stop, log) } else { Daemon::start(config, stop, log) };
     let ended = daemon.and_then(Daemon::run);
     lines.end();
-    ended?;
-    Ok(ExitCode::SUCCESS)
+    let Ended { unfinished, .. } = ended?;
+    // What is missing of them was logged.
+    Ok(if unfinished == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Takes as many descriptors as this process may have: each client's region, bells and process take some.
@@ -249,6 +250,9 @@ fn text_of(event: &Event) -> String {
         Event::PortDetached { network, port, spec } => format!("port:{port} of {network} detached: {spec}"),
         Event::NotForwarding { network, text } => format!("on {network}, {text}"),
         Event::PortFailed { network, text } => format!("a port of {network} failed: {text}"),
+        Event::PortUnfinished { network, port, text } => {
+            format!("port:{port} of {network} has not written out all that was sent to it: {text}")
+        }
         Event::Adopted { clients, microseconds } => {
             format!("took over {clients} clients; the blackout was {microseconds} us at most")
         }

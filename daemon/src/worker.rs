@@ -14,7 +14,7 @@ use conic_nicd::config::WaitMode;
 use conic_nicd::switch::{
     Away, Circuit, Mirror, Parts, Party, Pin, RateLimit, Ring, Switch, SwitchOptions, SwitchPort, Trunk, TrunkMap,
 };
-use conic_port::Port;
+use conic_port::{Port, PortError};
 use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
 
@@ -99,6 +99,7 @@ impl Worker {
                     let _ = begun.send(Ok(()));
                     if !held_back || made.waits_to_begin() {
                         made.run();
+                        made.finish_ports();
                     }
                 }
                 Err(error) => drop(begun.send(Err(error))),
@@ -510,6 +511,17 @@ impl Loop {
         false
     }
 
+    /// Has ports write out what they hold, and tells the control thread where that failed: it reads this when the thread has ended.
+    fn finish_ports(&mut self) {
+        self.tell();
+        for (port, error) in self.switch.finish_ports() {
+            let is_recorded = matches!(error, PortError::Capture(_));
+            let (network, text) = (self.network, error.to_string());
+            // Who does not ask any more has ended.
+            let _ = self.news.send(News::PortUnfinished { network, port, is_recorded, text });
+        }
+    }
+
     /// Tells the control thread what it must know, and sleeps no more on ports that are gone.
     fn tell(&mut self) {
         let epoll = &self.epoll;
@@ -535,7 +547,7 @@ const SECOND: u64 = 1_000_000_000;
 mod tests {
     use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords};
     use conic_native::{Pages, yield_core};
-    use conic_port::{Counters, PortError, Receive, Transmit};
+    use conic_port::{Counters, Receive, Transmit};
     use std::os::fd::{AsFd, BorrowedFd};
 
     use super::*;

@@ -39,7 +39,7 @@ use super::listening::set_mode;
 use super::mirror::Asked;
 use super::network::Network;
 use super::operator::split_piece;
-use super::{Daemon, DaemonError, system};
+use super::{Daemon, DaemonError, Ended, system};
 use crate::capture::Writers;
 use crate::connection::{Connection, PortMove, Session, Step};
 use crate::event::Event;
@@ -265,23 +265,29 @@ impl Inheritance {
 }
 
 impl Daemon {
-    /// The old one's half; true if the new one has everything and this one is to end.
-    pub(super) fn give_over(&mut self, number: u64) -> bool {
+    /// The old one's half; how this one ends, if the new one has everything.
+    pub(super) fn give_over(&mut self, number: u64) -> Option<Ended> {
         self.finish_what_is_begun();
-        let Some(Connection { channel, .. }) = self.connections.get(&number) else { return false };
-        let link = Link(channel);
+        let link = Link(&self.connections.get(&number)?.channel);
         // A new one that fails until here is let go, and nothing has changed.
         let ready = self.pass_everything(&link, number).and_then(|()| link.hear());
         let wanted = ready.ok().and_then(|(word, _)| serde_json::from_value::<Vec<usize>>(word["ready"].clone()).ok());
         let Some(wanted) = wanted else {
             self.let_go(number, "closed");
             self.give_time_again();
-            return false;
+            return None;
         };
+        let heir = self.connections.remove(&number)?;
+        Some(self.leave_everything_to(&heir, &wanted))
+    }
+
+    /// Stops serving, and gives ports that are wanted, and where each queue stood.
+    fn leave_everything_to(&mut self, heir: &Connection, wanted: &[usize]) -> Ended {
+        let link = Link(&heir.channel);
         let networks = self.networks.iter().enumerate();
         let left: Vec<(Vec<(usize, usize)>, Left)> = networks
             .map(|(index, network)| {
-                let ports = self.wanted(index, &wanted);
+                let ports = self.wanted(index, wanted);
                 let left = network.suspend(ports.iter().map(|&(_, port)| port));
                 (ports, left)
             })
@@ -303,11 +309,11 @@ impl Daemon {
         }
         let _ = link.say(&json!(Last::Done(to_be_closed)), &[]);
         // Behind the clients, who need not wait for it: a device takes its time.
-        let writers = Network::end_all(&mut self.networks);
+        let (writers, unfinished) = self.end_networks();
         let _ = link.say(&json!(Last::Closed), &[]);
         Writers::wait_for(writers);
         self.journal.end();
-        true
+        Ended { heir: Some(heir.peer.process), unfinished }
     }
 
     /// Waits for regions that are being made and for clients that are being entered, so that they are passed with the others, and for what

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::spoken::{greeted, hear, hear_message, say};
 use crate::waiting::wait_until;
 use conic_control::{Attach, Message, Name, Reason};
-use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_daemon::{Daemon, DaemonError, Ended, Event, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::Channel;
 use conic_nicd::config::{Config, Limits};
@@ -20,7 +20,7 @@ const QUEUES: u32 = 256;
 struct Told {
     folder: tempfile::TempDir,
     stop: Stop,
-    thread: JoinHandle<Result<(), DaemonError>>,
+    thread: JoinHandle<Result<Ended, DaemonError>>,
     /// The word, and whether the client's memory is there.
     told: Receiver<(&'static str, bool)>,
 }
@@ -58,7 +58,7 @@ impl Told {
 
     fn end(self) {
         self.stop.raise();
-        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+        assert!(matches!(self.thread.join(), Ok(Ok(_))));
     }
 }
 

@@ -151,6 +151,17 @@ impl<C: Core> Switch<C> {
         Some(gone.queues)
     }
 
+    /// Has all ports write out what they hold, behind the last step: those that could not, by their numbers in the network, with the first
+    /// reason of each.
+    pub fn finish_ports(&mut self) -> Vec<(usize, PortError)> {
+        let finish = |end: &mut PortEnd| {
+            // Each queue is finished, whatever became of the others.
+            let errors: Vec<PortError> = end.queues.iter_mut().filter_map(|queue| queue.finish().err()).collect();
+            Some((end.parts.port(), errors.into_iter().next()?))
+        };
+        self.ports.iter_mut().filter_map(finish).collect()
+    }
+
     /// Stops using the queues that it has of a port of the network; what they give to whoever goes on with them, or nothing if one of them cannot. They
     /// are dropped with this switch: a device that cannot be passed is free then, and closing it may take long.
     pub fn bequeath(&mut self, port: usize) -> Vec<Legacy> {
