@@ -2,8 +2,8 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 12}` |
-//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, and the regions of detached clients that these may use still | opens the other ports, prepares for those (DPDK is started), maps the regions |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 13}` |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, the regions of detached clients that these may use still, and the connections of those that have left and have not read all | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
 //! | 5 | closes the devices and files that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
@@ -45,7 +45,7 @@ use crate::connection::{Connection, PortMove, Session, Step};
 use crate::event::Event;
 use crate::order::{Left, Order};
 use guests::hear_guest;
-use kept::hear_kept;
+use kept::{hear_kept, hear_unread};
 pub(super) use ports::Promise;
 use ports::{Expected, Given, give};
 
@@ -62,7 +62,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 12;
+pub(super) const TAKING_OVER: u32 = 13;
 
 /// What is said first; with it come the socket at which clients attach and, where there is one, that of the metrics.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,6 +73,7 @@ struct Head {
     clients: usize,
     guests: usize,
     kept: usize,
+    unread: usize,
     ports: Vec<Promise>,
 }
 
@@ -223,6 +224,7 @@ pub(super) struct Inheritance {
     clients: usize,
     guests: usize,
     kept: usize,
+    unread: usize,
     ports: Expected,
     /// Ports here, by network and number, that record to files which the other one may be writing until it has closed all its ports.
     late: Vec<(usize, usize)>,
@@ -235,12 +237,23 @@ impl Inheritance {
         let link = Link(&channel);
         let (head, descriptors) = link.hear().map_err(system("taking over"))?;
         let head = serde_json::from_value(head).map_err(|error| cannot(&format!("what the other NIC has: {error}")))?;
-        let Head { next_session, next_circuit, clients, guests, kept, ports } = head;
+        let Head { next_session, next_circuit, clients, guests, kept, unread, ports } = head;
         let mut descriptors = descriptors.into_iter();
         let listener = descriptors.next().ok_or_else(|| cannot("the other NIC passed no socket"))?;
         let (metrics, ports) = (descriptors.next().map(TcpListener::from), Expected::of(ports));
-        let late = Vec::new();
-        Ok(Inheritance { channel, listener, metrics, next_session, next_circuit, clients, guests, kept, ports, late })
+        Ok(Inheritance {
+            channel,
+            listener,
+            metrics,
+            next_session,
+            next_circuit,
+            clients,
+            guests,
+            kept,
+            unread,
+            ports,
+            late: Vec::new(),
+        })
     }
 
     /// The socket of its metrics, for whoever is to have metrics at the same address.
@@ -337,10 +350,10 @@ impl Daemon {
     fn pass_everything(&self, link: &Link<'_>, heir: u64) -> io::Result<()> {
         let Daemon { next_session, next_circuit, .. } = *self;
         let (clients, guests, ports) = (self.sessions().count(), self.count_guests(heir), self.promises());
-        let kept = self.kept.len();
+        let (kept, unread) = (self.kept.len(), self.unread.len());
         let metrics = self.metrics.as_ref().map(|metrics| metrics.listener.as_fd());
         let sockets: Vec<BorrowedFd<'_>> = [self.listener.as_fd()].into_iter().chain(metrics).collect();
-        link.say(&json!(Head { next_session, next_circuit, clients, guests, kept, ports }), &sockets)?;
+        link.say(&json!(Head { next_session, next_circuit, clients, guests, kept, unread, ports }), &sockets)?;
         let copied: Vec<_> = self.networks.iter().map(|network| network.report().mirrors).collect();
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
@@ -373,18 +386,30 @@ impl Daemon {
             link.say_descriptors(&bells)?;
         }
         self.pass_guests(link, heir)?;
-        self.pass_kept(link)
+        self.pass_kept(link)?;
+        self.pass_unread(link)
     }
 
     /// The new one's half: takes over from the daemon that listens at the configuration's socket.
     pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
         let Inheritance {
-            channel, listener, next_session, next_circuit, clients, guests, kept, mut ports, late, ..
+            channel,
+            listener,
+            next_session,
+            next_circuit,
+            clients,
+            guests,
+            kept,
+            unread,
+            mut ports,
+            late,
+            ..
         } = inheritance;
         let link = Link(&channel);
         let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
         let kept = (0..kept).map(|_| hear_kept(&link)).collect::<Result<Vec<_>, _>>()?;
+        let unread = (0..unread).map(|_| hear_unread(&link)).collect::<Result<Vec<_>, _>>()?;
         // Where that cannot be, the old one serves on.
         set_mode(&self.config)?;
         link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
@@ -422,6 +447,7 @@ impl Daemon {
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
         self.journal.say(&Event::Adopted { clients, microseconds });
         kept.into_iter().for_each(|kept| self.go_on_keeping(kept));
+        unread.into_iter().for_each(|one| self.go_on_waiting_for(one));
         guests.into_iter().for_each(|guest| self.go_on_with_guest(guest));
         if !closed.is_empty() || !late.is_empty() {
             // Who dies instead has closed them too.
