@@ -142,6 +142,18 @@ pub enum Event {
         /// Why.
         text: String,
     },
+    /// A new version of the program is to take over.
+    Upgrading {
+        /// The file that was started.
+        program: String,
+        /// The process that runs it.
+        process: u32,
+    },
+    /// It does not; the one that runs serves on.
+    NotUpgraded {
+        /// Why.
+        text: String,
+    },
     /// A user has caused more lines of one kind than are written: these were left out before what comes next of it.
     TooMany {
         /// The kind, as `event` says it.
