@@ -1,14 +1,16 @@
 //! `conic nic`: the software NIC as a service.
 
 mod log;
+mod upgrade;
 
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::ValueEnum;
-use conic_daemon::{Daemon, Event, Stop};
+use conic_daemon::{Daemon, Ended, Event, Stop};
 use conic_nicd::config::{
     AllowedUsers, Config, ConnectConfig, MirrorConfig, NetworkConfig, NetworkMode, PinConfig, PortConfig, WaitMode,
 };
@@ -16,6 +18,7 @@ use conic_port::PortSpec;
 
 use log::Lines;
 use serde_json::json;
+use upgrade::Upgrade;
 
 /// Serve queues of a software NIC to other processes.
 ///
@@ -77,7 +80,7 @@ pub struct Options {
     #[arg(long, value_name = "MICROSECONDS")]
     wakeup_latency: Option<u32>,
     /// Take over from the NIC that listens at the socket, with all its clients, its TAP, memif, vhost-user and AF_XDP ports and those that an operator
-    /// attached: for a new version of the program. A NIC that systemd runs is restarted instead, and its clients reconnect
+    /// attached: for a new version of the program. A NIC that gets SIGHUP starts its program's file so, and is upgraded, also under systemd
     #[arg(long)]
     adopt: bool,
     /// Say whether the configuration can work, open nothing, and end
@@ -93,11 +96,14 @@ pub struct Options {
 
 /// What is printed behind the options.
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\nPorts (--help says what their arguments mean):\n{}", crate::bridge::kinds_of_ports())
+    format!(
+        "{EXAMPLES}\n\n{SIGNALS}\n\nPorts (--help says what their arguments mean):\n{}",
+        crate::bridge::kinds_of_ports()
+    )
 }
 
 fn after_long_help() -> String {
-    format!("{EXAMPLES}\n\nPorts:\n{}", crate::bridge::ports_explained())
+    format!("{EXAMPLES}\n\n{SIGNALS}\n\nPorts:\n{}", crate::bridge::ports_explained())
 }
 
 const EXAMPLES: &str = "Examples:
@@ -108,8 +114,14 @@ const EXAMPLES: &str = "Examples:
   conic nic --threads 2 --core 2,3                        a bridge that two cores serve
   conic nic --threads 2 --port tap:lab0,queues=2          with a queue of the kernel's interface on each
   conic nic --config nic.toml --adopt                     a new version takes over, and no client is lost
+  kill -HUP PROCESS                                       the same of the NIC that is this process
   conic nic --config nic.toml --check                     is the file sound?
   conic nic --port tap:lab0 --print-config > nic.toml     a file to start from";
+
+const SIGNALS: &str = "Signals:
+  INT, TERM  the NIC ends; its status is 1 where a port's record is not whole
+  HUP        an upgrade: the program's file is started once more, by the path, with the arguments and the environment of this one, and takes over as with --adopt; where it cannot, this one goes on and logs why. The process that serves is another then, and who manages services is told so (NOTIFY_SOCKET). Where the NIC's terminal is gone it ends
+  Under systemd `systemctl reload conic-nic` sends it";
 
 /// How a network joins its members.
 #[derive(Clone, Copy, ValueEnum)]
@@ -201,21 +213,33 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    serve(options, config)
+}
+
+/// Serves until it is stopped, or another version has taken over.
+fn serve(options: &Options, config: Config) -> Result<ExitCode, Box<dyn Error>> {
     allow_descriptors();
     let stop = Stop::new()?;
-    let raised = stop.clone();
-    ctrlc::set_handler(move || raised.raise())?;
     let (json, lines) = (options.json, Lines::default());
-    let (said, written) = (lines.clone(), lines.clone());
+    let (said, told, written) = (lines.clone(), lines.clone(), lines.clone());
+    let upgrade = Upgrade::new(Arc::new(move |event: &Event| told.say(line_of(event, json))))?;
+    upgrade.hear_signals(stop.clone())?;
     let writes = move || written.write(std::io::stdout(), |lines| line_of(&Event::LeftOut { lines }, json));
     // It ends with the process: whoever keeps it waiting is not waited for.
     std::thread::Builder::new().name("log".to_owned()).spawn(writes)?;
     let log = Box::new(move |event: &Event| said.say(line_of(event, json)));
     let daemon = if options.adopt { Daemon::adopt(config, stop, log) } else { Daemon::start(config, stop, log) };
-    let ended = daemon.and_then(Daemon::run);
+    let ended = daemon.and_then(|daemon| {
+        upgrade.is_ready();
+        daemon.run()
+    });
+    let heir = ended.as_ref().ok().and_then(|ended| ended.heir);
+    let given_over = heir.map_or(Ok(()), |process| upgrade.is_given_over(process));
     lines.end();
-    ended?;
-    Ok(ExitCode::SUCCESS)
+    let Ended { unfinished, .. } = ended?;
+    given_over?;
+    // What is missing of them was logged.
+    Ok(if unfinished == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Takes as many descriptors as this process may have: each client's region, bells and process take some.
@@ -261,6 +285,11 @@ fn text_of(event: &Event) -> String {
         Event::PortDetached { network, port, spec } => format!("port:{port} of {network} detached: {spec}"),
         Event::NotForwarding { network, text } => format!("on {network}, {text}"),
         Event::PortFailed { network, text } => format!("a port of {network} failed: {text}"),
+        Event::PortUnfinished { network, port, text } => {
+            format!("port:{port} of {network} has not written out all that was sent to it: {text}")
+        }
+        Event::Upgrading { program, process } => format!("{program} is to take over, as process {process}"),
+        Event::NotUpgraded { text } => format!("not upgraded: {text}"),
         Event::Adopted { clients, microseconds } => {
             format!("took over {clients} clients; the blackout was {microseconds} us at most")
         }

@@ -133,6 +133,27 @@ pub enum Event {
         /// How.
         text: String,
     },
+    /// A port could not write out all that was sent to it, at the daemon's end: what it records to lacks the last of it.
+    PortUnfinished {
+        /// Its network.
+        network: String,
+        /// Its number there.
+        port: usize,
+        /// Why.
+        text: String,
+    },
+    /// A new version of the program is to take over.
+    Upgrading {
+        /// The file that was started.
+        program: String,
+        /// The process that runs it.
+        process: u32,
+    },
+    /// It does not; the one that runs serves on.
+    NotUpgraded {
+        /// Why.
+        text: String,
+    },
     /// A user has caused more lines of one kind than are written: these were left out before what comes next of it.
     TooMany {
         /// The kind, as `event` says it.

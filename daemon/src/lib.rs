@@ -29,4 +29,4 @@ mod worker;
 
 pub use bell::Stop;
 pub use event::{Event, Log};
-pub use server::{Daemon, DaemonError};
+pub use server::{Daemon, DaemonError, Ended};

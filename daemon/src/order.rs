@@ -194,6 +194,17 @@ pub(crate) enum News {
         /// What the client is told.
         word: Message,
     },
+    /// A port, or a thread's part of it, has not written out all that was sent to it, at the end of its thread.
+    PortUnfinished {
+        /// Its network.
+        network: usize,
+        /// Its number there.
+        port: usize,
+        /// What was sent to it was to be kept.
+        is_recorded: bool,
+        /// Why.
+        text: String,
+    },
     /// No thread touches a client's region any more.
     Departed(Departing),
     /// A thread has copies of connections that are to be closed.

@@ -15,6 +15,7 @@ pub(crate) mod adopt;
 mod attach;
 mod closing;
 mod door;
+mod end;
 pub(crate) mod kept;
 mod listening;
 mod metrics;
@@ -45,6 +46,7 @@ use rustix::event::{Timespec, epoll};
 
 use adopt::Inheritance;
 use closing::Closing;
+pub use end::Ended;
 use kept::Kept;
 use listening::{connect, listen, listen_for_metrics};
 use metrics::Metrics;
@@ -53,7 +55,6 @@ use region::{Departing, Leaving, Reports, Taken};
 use spare::Spare;
 
 use crate::bell::{Bell, Stop};
-use crate::capture::Writers;
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
 use crate::event::{Event, Log};
 use crate::journal::Journal;
@@ -157,7 +158,7 @@ pub struct Daemon {
     /// The number of the next circuit that an operator makes.
     next_circuit: u64,
     /// Another daemon has taken over.
-    ended: bool,
+    ended: Option<Ended>,
     journal: Journal,
 }
 
@@ -234,16 +235,21 @@ impl Daemon {
             shut_until: None,
             crowded: false,
             next_circuit: Circuit::FIRST_OF_OPERATORS,
-            ended: false,
+            ended: None,
             journal: Journal::new(log),
         };
+        daemon.watch(daemon.stop.0.as_fd(), STOP)?;
+        daemon.watch(daemon.bell.as_fd(), NEWS)?;
+        let has_taken_over = inheritance.is_some();
         if let Some(inheritance) = inheritance {
             daemon.take_over(inheritance)?;
         }
         daemon.mirror_ports();
-        daemon.open_door()?;
-        daemon.watch(daemon.stop.0.as_fd(), STOP)?;
-        daemon.watch(daemon.bell.as_fd(), NEWS)?;
+        match daemon.open_door() {
+            // The other one has ended.
+            Err(error) if has_taken_over => daemon.shut_door(&error),
+            opened => opened?,
+        }
         let networks = daemon.networks.iter().map(|network| network.config.name.clone()).collect();
         let socket = daemon.config.socket.display().to_string();
         daemon.journal.say(&Event::Listening { socket, networks });
@@ -255,12 +261,12 @@ impl Daemon {
             .map_err(system("watching a descriptor"))
     }
 
-    /// Serves clients until it is stopped.
+    /// Serves clients until it is stopped, or another daemon has taken over; how it ended.
     ///
     /// # Errors
     ///
     /// The system does not let it go on.
-    pub fn run(mut self) -> Result<(), DaemonError> {
+    pub fn run(mut self) -> Result<Ended, DaemonError> {
         let mut events = Vec::with_capacity(64);
         loop {
             let looked = clock::now();
@@ -271,46 +277,24 @@ impl Daemon {
             }
             for event in events.drain(..) {
                 match event.data.u64() {
-                    STOP => {
-                        self.end();
-                        return Ok(());
-                    }
+                    STOP => return Ok(self.end()),
                     LISTENER => self.accept(),
                     NEWS => self.hear_news(),
                     METRICS => self.serve_metrics(),
                     of if of & 1 == 1 => self.bury(of >> 1),
                     of => self.hear(of >> 1),
                 }
-                if self.ended {
+                if let Some(ended) = self.ended.take() {
                     // The socket and the clients are the other's now, and so is what else came at this moment.
-                    return Ok(());
+                    return Ok(ended);
                 }
             }
             self.give_up_on_the_slow(looked);
             self.try_again();
             if self.shut_until.is_some_and(|until| until <= clock::now()) {
-                self.open_door()?;
+                self.open_door_sometime();
             }
         }
-    }
-
-    fn end(&mut self) {
-        // Clients see their sockets closed.
-        let writers = Network::end_all(&mut self.networks);
-        for Connection { channel, step, .. } in std::mem::take(&mut self.connections).into_values() {
-            self.close(channel);
-            step.into_bells().into_iter().for_each(|bell| self.close_bell(bell));
-        }
-        for Kept { bell, unread, .. } in std::mem::take(&mut self.kept).into_values() {
-            self.close_bell(bell);
-            unread.into_iter().for_each(|channel| self.close(channel));
-        }
-        let unread = std::mem::take(&mut self.unread).into_values().map(|(channel, _)| channel);
-        unread.for_each(|channel| self.close(channel));
-        self.closing.end(&self.reports);
-        let _ = std::fs::remove_file(&self.config.socket);
-        Writers::wait_for(writers);
-        self.journal.end();
     }
 
     fn until_next_deadline(&self) -> Option<Timespec> {
@@ -563,6 +547,8 @@ impl Daemon {
                 let network = self.networks[network].config.name.clone();
                 self.journal.say(&Event::NotForwarding { network, text });
             }
+            // It says so as it ends, and nobody hears it then who goes on.
+            News::PortUnfinished { .. } => {}
             News::PortFailed { network, text } => {
                 let network = self.networks[network].config.name.clone();
                 self.journal.say(&Event::PortFailed { network, text });

@@ -16,7 +16,7 @@ use conic_nicd::config::WaitMode;
 use conic_nicd::switch::{
     Away, Circuit, Mirror, Parts, Party, Pin, RateLimit, Ring, Switch, SwitchOptions, SwitchPort, Trunk, TrunkMap,
 };
-use conic_port::Port;
+use conic_port::{Port, PortError};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::net::{SendFlags, send};
 use rustix::thread::set_current_timer_slack;
@@ -50,8 +50,6 @@ pub(crate) struct Worker {
     thread: Option<JoinHandle<()>>,
     /// Says that it has its ports write out what they hold, and is closed when they have.
     finished: Receiver<()>,
-    /// Until when that is worth waiting for.
-    until: Option<Time>,
 }
 
 /// Another thread of a thread's network.
@@ -117,7 +115,7 @@ impl Worker {
                 Err(error) => drop(begun.send(Err(error))),
             }
         })?;
-        let worker = Worker { orders, wake, thread: Some(thread), finished, until: None };
+        let worker = Worker { orders, wake, thread: Some(thread), finished };
         match ready.recv() {
             Ok(Ok(())) => Ok(worker),
             Ok(Err(error)) => Err(error),
@@ -221,9 +219,25 @@ impl Worker {
         self.order(Order::Stop);
     }
 
-    /// Ends it, as to drop it does. What its ports are still to write out is waited for until then.
-    pub(crate) fn end(mut self, until: Time) {
-        self.until = Some(until);
+    /// Ends it, as to drop it does. What its ports are still to write out is waited for until then; whether that was long enough.
+    pub(crate) fn end(mut self, until: Time) -> bool {
+        self.wind_up(until)
+    }
+
+    fn wind_up(&mut self, until: Time) -> bool {
+        self.order(Order::Stop);
+        let Some(thread) = self.thread.take() else { return true };
+        if self.finished.recv().is_ok() {
+            let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
+            // A pipe that nobody reads takes none of it any more. What is not written by then goes with the process, as the thread does: it has
+            // nothing of any client in its hands.
+            if self.finished.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                return false;
+            }
+        }
+        // One that panicked has said so itself.
+        let _ = thread.join();
+        true
     }
 
     /// Asks what it has done.
@@ -236,19 +250,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.order(Order::Stop);
-        let Some(thread) = self.thread.take() else { return };
-        if self.finished.recv().is_ok() {
-            let until = self.until.unwrap_or_else(|| clock::now() + capture::PATIENCE);
-            let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
-            // A pipe that nobody reads takes none of it any more. What is not written by then goes with the process, as the thread does: it has
-            // nothing of any client in its hands.
-            if self.finished.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
-                return;
-            }
-        }
-        // One that panicked has said so itself.
-        let _ = thread.join();
+        self.wind_up(clock::now() + capture::PATIENCE);
     }
 }
 
@@ -550,10 +552,15 @@ impl Loop {
         let _ = epoll::wait(&self.epoll, &mut events, most.map(|_| NOW).as_ref());
     }
 
-    /// Has ports write out what they hold.
+    /// Has ports write out what they hold, and tells the control thread where that failed: it reads this when the thread has ended.
     fn finish_ports(&mut self) {
-        // There is nobody to tell of a disk that is full.
-        let _ = self.switch.finish_ports();
+        self.tell();
+        for (port, error) in self.switch.finish_ports() {
+            let is_recorded = matches!(error, PortError::Capture(_));
+            let (network, text) = (self.network, error.to_string());
+            // Who does not ask any more has ended.
+            let _ = self.news.send(News::PortUnfinished { network, port, is_recorded, text });
+        }
     }
 
     /// Tells the control thread what it must know, and sleeps no more on ports that are gone.
@@ -587,8 +594,7 @@ mod tests {
     use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords};
     use conic_native::{Pages, yield_core};
     use conic_port::{
-        CaptureFormat, CapturePort, CaptureWriter, Counters, Pace, PortError, Receive, Replay, Speed, Timestamp,
-        Transmit,
+        CaptureFormat, CapturePort, CaptureWriter, Counters, Pace, Receive, Replay, Speed, Timestamp, Transmit,
     };
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::fs::OpenOptions;

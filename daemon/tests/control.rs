@@ -13,7 +13,7 @@ use std::time::Duration;
 use conic_check::skipped;
 use conic_client::{Begun, Buffer, Client, Link, Metadata, Offloads, Operator, Options, Queue};
 use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
-use conic_daemon::{Daemon, DaemonError, Log, Stop};
+use conic_daemon::{Daemon, DaemonError, Ended, Log, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, MOST_DESCRIPTORS};
 use conic_native::clock;
@@ -27,7 +27,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 struct Running {
     stop: Stop,
-    thread: Option<JoinHandle<Result<(), DaemonError>>>,
+    thread: Option<JoinHandle<Result<Ended, DaemonError>>>,
     folder: TempDir,
 }
 
@@ -57,7 +57,7 @@ impl Drop for Running {
         self.stop.raise();
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
-            assert!(std::thread::panicking() || matches!(ended, Ok(Ok(()))), "the daemon ended in {ended:?}");
+            assert!(std::thread::panicking() || matches!(ended, Ok(Ok(_))), "the daemon ended in {ended:?}");
         }
     }
 }
@@ -379,7 +379,7 @@ fn the_socket_is_open_to_whom_it_is_said_and_goes_with_the_daemon() {
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&found) & 0o777, mode);
         running.stop.raise();
         let ended = running.thread.take().map(JoinHandle::join);
-        assert!(matches!(ended, Some(Ok(Ok(())))) && !running.socket().exists());
+        assert!(matches!(ended, Some(Ok(Ok(_)))) && !running.socket().exists());
     }
 }
 

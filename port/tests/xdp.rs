@@ -277,6 +277,26 @@ fn a_port_that_forwards_in_the_kernel_is_passed_on_with_its_tables_or_not_at_all
 }
 
 #[test]
+fn who_is_never_idle_is_told_what_was_missed_as_well() {
+    let Some(mut port) = open(1500, small()) else { return };
+    let mut socket = packet_socket("v1");
+    let mut buffer = [0; MAX_FRAME];
+    // The kernel's statistics are looked at when the port is idle for the first time.
+    assert_eq!(port.receive(Time::ZERO, &mut buffer).unwrap(), Receive::None);
+    for _ in 0..500 {
+        socket.write_all(&frame(60, EXPERIMENT, 1)).unwrap();
+    }
+    wait_for(&port, 100);
+    let later = Time::from_nanoseconds(11_000_000);
+    for number in 0..40 {
+        assert!(matches!(port.receive(later, &mut buffer).unwrap(), Receive::Frame { .. }), "frame {number}");
+    }
+    let missed = detail(&port, "kernel_receive_dropped") + detail(&port, "kernel_receive_ring_full");
+    assert!(missed > 0);
+    assert_eq!(port.counters().missed, missed);
+}
+
+#[test]
 fn a_port_that_is_not_emptied_loses_frames_counts_them_and_goes_on() {
     let Some(mut port) = open(1500, small()) else { return };
     let mut socket = packet_socket("v1");

@@ -5,6 +5,7 @@ mod containers;
 mod net;
 mod operator;
 mod peers;
+mod upgrade;
 #[path = "../../../daemon/tests/support/waiting.rs"]
 mod waiting;
 mod watched;

@@ -133,3 +133,30 @@ fn top_shows_who_sends_and_how_much() {
     let refused = top(&[]).output().expect("it runs");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--once"), "{refused:?}");
 }
+
+#[test]
+fn a_record_that_is_not_whole_is_said_at_the_end() {
+    for (full, code) in [(true, 1), (false, 0)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (record, log) = (folder.path().join("record.pcap"), folder.path().join("log"));
+        if full {
+            // What is written there finds no room.
+            std::os::unix::fs::symlink("/dev/full", &record).expect("a link");
+        }
+        let file = File::create(&log).expect("a log");
+        let port = format!("capture:record={}", record.display());
+        let program = Command::new(env!("CARGO_BIN_EXE_conic"));
+        let mut nic = Nic::start_into(file.into(), program, folder, &["--port", &port]);
+        let process = rustix::process::Pid::from_child(&nic.child);
+        rustix::process::kill_process(process, rustix::process::Signal::INT).expect("it runs");
+        let mut status = None;
+        wait_until("it has ended", || {
+            status = nic.child.try_wait().expect("it can be asked");
+            status.is_some()
+        });
+        let log = std::fs::read_to_string(log).expect("a log");
+        let said = "port:0 of default has not written out all that was sent to it: ";
+        assert_eq!(log.lines().filter(|line| line.starts_with(said)).count(), code as usize, "{log}");
+        assert_eq!(status.and_then(|status| status.code()), Some(code), "{log}");
+    }
+}

@@ -3,7 +3,7 @@
 //! | step | the old one | the new one |
 //! |---|---|---|
 //! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 13}` |
-//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its circuit and mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, and the regions of detached clients that these may use still | opens the other ports, prepares for those (DPDK is started), maps the regions |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its circuit and mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, the regions of detached clients that these may use still, and the connections of those that have left and have not read all | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
 //! | 5 | closes the devices and files that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
@@ -40,14 +40,14 @@ use super::listening::set_mode;
 use super::mirror::Asked;
 use super::network::Network;
 use super::operator::split_piece;
-use super::{Daemon, DaemonError, system};
+use super::{Daemon, DaemonError, Ended, system};
 use crate::capture::Writers;
 use crate::connection::{Connection, PortMove, Session, Step};
 use crate::event::Event;
 use crate::order::{Left, Order, Report};
 use circuits::passed_end;
 use guests::hear_guest;
-use kept::hear_kept;
+use kept::{hear_kept, hear_unread};
 pub(crate) use ports::Anew;
 pub(super) use ports::Promise;
 use ports::{Expected, Given, give};
@@ -76,6 +76,7 @@ struct Head {
     clients: usize,
     guests: usize,
     kept: usize,
+    unread: usize,
     ports: Vec<Promise>,
 }
 
@@ -230,6 +231,7 @@ pub(super) struct Inheritance {
     clients: usize,
     guests: usize,
     kept: usize,
+    unread: usize,
     ports: Expected,
     /// Ports here, by network and number, that are opened when the other one has closed all its own: they record to files which that one may
     /// be writing until then, or open pipes.
@@ -243,12 +245,23 @@ impl Inheritance {
         let link = Link(&channel);
         let (head, descriptors) = link.hear().map_err(system("taking over"))?;
         let head = serde_json::from_value(head).map_err(|error| cannot(&format!("what the other NIC has: {error}")))?;
-        let Head { next_session, next_circuit, clients, guests, kept, ports } = head;
+        let Head { next_session, next_circuit, clients, guests, kept, unread, ports } = head;
         let mut descriptors = descriptors.into_iter();
         let listener = descriptors.next().ok_or_else(|| cannot("the other NIC passed no socket"))?;
         let (metrics, ports) = (descriptors.next().map(TcpListener::from), Expected::of(ports));
-        let late = Vec::new();
-        Ok(Inheritance { channel, listener, metrics, next_session, next_circuit, clients, guests, kept, ports, late })
+        Ok(Inheritance {
+            channel,
+            listener,
+            metrics,
+            next_session,
+            next_circuit,
+            clients,
+            guests,
+            kept,
+            unread,
+            ports,
+            late: Vec::new(),
+        })
     }
 
     /// The socket of its metrics, for whoever is to have metrics at the same address.
@@ -273,23 +286,29 @@ impl Inheritance {
 }
 
 impl Daemon {
-    /// The old one's half; true if the new one has everything and this one is to end.
-    pub(super) fn give_over(&mut self, number: u64) -> bool {
+    /// The old one's half; how this one ends, if the new one has everything.
+    pub(super) fn give_over(&mut self, number: u64) -> Option<Ended> {
         self.finish_what_is_begun();
-        let Some(Connection { channel, .. }) = self.connections.get(&number) else { return false };
-        let link = Link(channel);
+        let link = Link(&self.connections.get(&number)?.channel);
         // A new one that fails until here is let go, and nothing has changed.
         let ready = self.pass_everything(&link, number).and_then(|()| link.hear());
         let wanted = ready.ok().and_then(|(word, _)| serde_json::from_value::<Vec<usize>>(word["ready"].clone()).ok());
         let Some(wanted) = wanted else {
             self.let_go(number, "closed");
             self.give_time_again();
-            return false;
+            return None;
         };
+        let heir = self.connections.remove(&number)?;
+        Some(self.leave_everything_to(&heir, &wanted))
+    }
+
+    /// Stops serving, and gives ports that are wanted, and where each queue stood.
+    fn leave_everything_to(&mut self, heir: &Connection, wanted: &[usize]) -> Ended {
+        let link = Link(&heir.channel);
         let networks = self.networks.iter().enumerate();
         let left: Vec<(Vec<(usize, usize)>, Left)> = networks
             .map(|(index, network)| {
-                let ports = self.wanted(index, &wanted);
+                let ports = self.wanted(index, wanted);
                 let left = network.suspend(ports.iter().map(|&(_, port)| port));
                 (ports, left)
             })
@@ -311,11 +330,11 @@ impl Daemon {
         }
         let _ = link.say(&json!(Last::Done(to_be_closed)), &[]);
         // Behind the clients, who need not wait for it: a device takes its time.
-        let writers = Network::end_all(&mut self.networks);
+        let (writers, unfinished) = self.end_networks();
         let _ = link.say(&json!(Last::Closed), &[]);
         Writers::wait_for(writers);
         self.journal.end();
-        true
+        Ended { heir: Some(heir.peer.process), unfinished }
     }
 
     /// Waits for regions that are being made and for clients that are being entered, so that they are passed with the others, and for what
@@ -339,10 +358,10 @@ impl Daemon {
     fn pass_everything(&self, link: &Link<'_>, heir: u64) -> io::Result<()> {
         let Daemon { next_session, next_circuit, .. } = *self;
         let (clients, guests, ports) = (self.sessions().count(), self.count_guests(heir), self.promises());
-        let kept = self.kept.len();
+        let (kept, unread) = (self.kept.len(), self.unread.len());
         let metrics = self.metrics.as_ref().map(|metrics| metrics.listener.as_fd());
         let sockets: Vec<BorrowedFd<'_>> = [self.listener.as_fd()].into_iter().chain(metrics).collect();
-        link.say(&json!(Head { next_session, next_circuit, clients, guests, kept, ports }), &sockets)?;
+        link.say(&json!(Head { next_session, next_circuit, clients, guests, kept, unread, ports }), &sockets)?;
         let reports: Vec<Report> = self.networks.iter().map(|network| network.report()).collect();
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
@@ -377,18 +396,30 @@ impl Daemon {
             link.say_descriptors(&bells)?;
         }
         self.pass_guests(link, heir)?;
-        self.pass_kept(link)
+        self.pass_kept(link)?;
+        self.pass_unread(link)
     }
 
     /// The new one's half: takes over from the daemon that listens at the configuration's socket.
     pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
         let Inheritance {
-            channel, listener, next_session, next_circuit, clients, guests, kept, mut ports, late, ..
+            channel,
+            listener,
+            next_session,
+            next_circuit,
+            clients,
+            guests,
+            kept,
+            unread,
+            mut ports,
+            late,
+            ..
         } = inheritance;
         let link = Link(&channel);
         let mut arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
         let kept = (0..kept).map(|_| hear_kept(&link)).collect::<Result<Vec<_>, _>>()?;
+        let unread = (0..unread).map(|_| hear_unread(&link)).collect::<Result<Vec<_>, _>>()?;
         self.settle_circuits(&ports, &mut arriving);
         // Where that cannot be, the old one serves on.
         set_mode(&self.config)?;
@@ -427,6 +458,7 @@ impl Daemon {
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
         self.journal.say(&Event::Adopted { clients, microseconds });
         kept.into_iter().for_each(|kept| self.go_on_keeping(kept));
+        unread.into_iter().for_each(|one| self.go_on_waiting_for(one));
         guests.into_iter().for_each(|guest| self.go_on_with_guest(guest));
         if !closed.is_empty() || !late.is_empty() {
             // Who dies instead has closed them too.

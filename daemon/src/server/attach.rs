@@ -267,7 +267,7 @@ impl Daemon {
 
     /// Keeps what a client has of its quota until it has read what it was told: the descriptors that lie in its socket count as open files of
     /// this daemon's user, and none would be left for others.
-    fn keep_unread(&mut self, channel: Channel, taken: Taken) {
+    pub(super) fn keep_unread(&mut self, channel: Channel, taken: Taken) {
         let number = self.next;
         self.next += 1;
         // Each message that is taken makes room, which is told.

@@ -61,8 +61,15 @@ impl Daemon {
         Ok(())
     }
 
+    /// The same of a daemon that has clients: where it cannot be, they are served on, and it is tried again.
+    pub(super) fn open_door_sometime(&mut self) {
+        if let Err(error) = self.open_door() {
+            self.shut_door(&error);
+        }
+    }
+
     /// Lets nobody in for a while: who waits would otherwise be spoken of again and again, and this thread never sleep.
-    pub(super) fn shut_door(&mut self, error: &io::Error) {
+    pub(super) fn shut_door(&mut self, error: &dyn std::error::Error) {
         let _ = epoll::delete(&self.epoll, self.listener.as_fd());
         if let Some(metrics) = &self.metrics {
             let _ = epoll::delete(&self.epoll, metrics.listener.as_fd());
@@ -159,7 +166,44 @@ impl Daemon {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use conic_client::{Client, Options};
+    use conic_interface::ccnic::Geometry;
+    use conic_nicd::config::Config;
+
     use super::*;
+    use crate::bell::Stop;
+
+    /// The system refuses to watch what is watched already, as it does where it has no memory.
+    #[test]
+    fn a_door_that_cannot_be_opened_is_tried_again_and_said_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config { socket: folder.path().join("nic.sock"), ..Config::default() };
+        let config = config.checked().expect("a sound configuration");
+        let (stop, (tell, told)) = (Stop::new().expect("a descriptor"), channel());
+        let log = Box::new(move |event: &Event| _ = tell.send(event.clone()));
+        let mut daemon = Daemon::start(config, stop.clone(), log).expect("it starts");
+        let socket = daemon.config.socket.clone();
+        for _ in 0..2 {
+            daemon.open_door_sometime();
+            assert!(daemon.shut_until.is_some(), "it is open already, and was opened");
+            daemon.open_door().expect("it was shut");
+        }
+        let is_crowded = |event: &Event| matches!(event, Event::Crowded { .. });
+        assert_eq!(told.try_iter().filter(is_crowded).count(), 1);
+        (daemon.crowded, daemon.shut_until) = (false, Some(Time::ZERO));
+        let thread = std::thread::spawn(move || daemon.run());
+        let shut = told.recv_timeout(Duration::from_secs(20));
+        let geometry = Geometry { queues: 1, descriptors: 128, buffers: [256, 128, 16], object_bytes: 0 };
+        let attached = Client::attach(&socket, &Options { geometry, ..Options::default() });
+        stop.raise();
+        let ended = thread.join();
+        assert!(matches!(ended, Ok(Ok(_))), "{ended:?}");
+        assert!(shut.as_ref().is_ok_and(is_crowded), "{shut:?}");
+        attached.expect("somebody is let in again");
+    }
 
     #[test]
     fn only_where_descriptors_or_memory_have_run_out_is_nobody_let_in() {

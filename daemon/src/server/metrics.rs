@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,10 @@ const LOOKS: std::ops::RangeInclusive<u32> = 16..=40;
 
 /// How long a reader may take to ask, and then to read all of it.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a reader that has its answer may take to end, and how many bytes of it are taken until then.
+const FAREWELL: Duration = Duration::from_secs(1);
+const REST: usize = 1 << 20;
 
 /// Readers at one time.
 const MOST_READERS: usize = 4;
@@ -225,7 +229,8 @@ fn head(name: &str, kind: &str, help: &str) -> String {
     format!("# HELP conic_{name} {help}\n# TYPE conic_{name} {kind}\n")
 }
 
-/// Reads a request and answers it.
+/// Reads a request and answers it. What is sent beyond what is looked at is taken too, up to a bound: bytes that lie unread when a connection
+/// is closed reset it, and what the other side has not read yet of its answer would be lost (RFC 9112, 9.6).
 fn answer(stream: TcpStream, text: &str) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     let request = read_within(&stream, PATIENCE)?;
@@ -239,7 +244,25 @@ fn answer(stream: TcpStream, text: &str) -> std::io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    write_within(&stream, (head + body).as_bytes(), PATIENCE)
+    write_within(&stream, (head + body).as_bytes(), PATIENCE)?;
+    stream.shutdown(Shutdown::Write)?;
+    drain_within(&stream, FAREWELL)
+}
+
+/// Takes what comes until its end, as much as is taken of it, or for as long.
+fn drain_within(mut stream: &TcpStream, most: Duration) -> std::io::Result<()> {
+    let until = clock::now() + Time::from_nanoseconds(most.as_nanos() as u64);
+    let (mut room, mut left) = ([0; REQUEST], REST);
+    while left > 0 {
+        stream.set_read_timeout(Some(left_until(until)?))?;
+        match stream.read(&mut room) {
+            Ok(0) => break,
+            Ok(count) => left = left.saturating_sub(count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Reads a request, in however many pieces it comes: until its empty line, as much as is read of one, or its end; or fails when that
@@ -333,6 +356,7 @@ mod tests {
         reader.write_all(second.as_bytes()).expect("there is room");
         let mut text = String::new();
         reader.read_to_string(&mut text).expect("it is answered");
+        drop(reader);
         answering.join().expect("it ends").expect("it was answered");
         text
     }
@@ -347,6 +371,38 @@ mod tests {
             let text = answered(first, second);
             assert!(text.starts_with("HTTP/1.1 200 ") && text.ends_with("\r\n\r\ncounters\n"), "{first}: {text}");
         }
+    }
+
+    #[test]
+    fn a_request_that_is_longer_than_what_is_looked_at_has_its_answer_all_the_same() {
+        for _ in 0..20 {
+            let more = "a".repeat(100 * REQUEST);
+            let text = answered("GET /metrics HTTP/1.1\r\nHost: ", &more);
+            assert!(text.starts_with("HTTP/1.1 200 ") && text.ends_with("\r\n\r\ncounters\n"), "{text}");
+        }
+        let text = answered("POST /metrics HTTP/1.1\r\n\r\n", "what is posted");
+        assert!(text.starts_with("HTTP/1.1 405 "), "{text}");
+    }
+
+    #[test]
+    fn a_reader_that_does_not_end_is_not_waited_for() {
+        let (mut reader, stream) = pair();
+        reader.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("there is room");
+        let begun = clock::now();
+        let error = answer(stream, "counters\n").expect_err("it does not end").kind();
+        assert!(matches!(error, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error:?}");
+        assert!(clock::now().since(begun).seconds() < 20.0);
+        // One that sends without end has its answer, and no more is taken than is said.
+        let (reader, stream) = pair();
+        let sending = std::thread::spawn(move || {
+            let mut sent = 0;
+            while let Ok(count) = (&reader).write(&[b'a'; REQUEST]) {
+                sent += count;
+            }
+            sent
+        });
+        let _ = answer(stream, "counters\n");
+        assert!(sending.join().expect("it ends") >= REST);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::region::Reports;
 use crate::bell::Bell;
 use crate::capture::{Capture, PATIENCE, Writers};
 use crate::order::{Answer, Left, Order, Report};
-use crate::worker::{Neighbour, PATIENCE, Worker, WorkerOptions};
+use crate::worker::{self, Neighbour, Worker, WorkerOptions};
 
 /// A port of a network.
 pub(super) struct NetworkPort {
@@ -221,14 +221,14 @@ impl Network {
     }
 
     /// Ends all with their threads, which let go of every region and port, and write out what these hold as long as that is worth waiting for;
-    /// who is still writing what mirrors have copied.
-    pub fn end_all(networks: &mut Vec<Network>) -> Vec<Writers> {
+    /// of each, who is still writing what mirrors have copied, and whether its ports have written out all.
+    pub fn end_all(networks: &mut Vec<Network>) -> Vec<(Writers, bool)> {
         networks.iter().flat_map(|network| &network.workers).for_each(Worker::stop);
         // All write at the same time.
         let until = clock::now() + PATIENCE;
         let end = |network: Network| {
-            network.workers.into_iter().for_each(|worker| worker.end(until));
-            network.writers
+            let written = network.workers.into_iter().map(|worker| worker.end(until)).fold(true, |all, one| all && one);
+            (network.writers, written)
         };
         networks.drain(..).map(end).collect()
     }
@@ -415,7 +415,7 @@ fn prepare(spec: &PortSpec) -> Result<Vec<Box<dyn Port>>, String> {
 const REST: Time = Time::from_nanoseconds(200_000);
 
 // Between the two a thread would nap, and nobody call it.
-const _: () = assert!(REST.picoseconds() < PATIENCE.picoseconds());
+const _: () = assert!(REST.picoseconds() < worker::PATIENCE.picoseconds());
 
 /// Queues that a thread that never sleeps looks at whatever they say: few enough to cost each other nothing.
 const AWAKE_WHILE_SPINNING: usize = 8;

@@ -54,7 +54,7 @@ struct Halted {
     stands: Receiver<()>,
     holds: Option<Sender<()>>,
     stop: Stop,
-    thread: JoinHandle<Result<(), DaemonError>>,
+    thread: JoinHandle<Result<Ended, DaemonError>>,
 }
 
 impl Halted {
@@ -129,7 +129,7 @@ impl Halted {
 
     fn end(self) {
         self.stop.raise();
-        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+        assert!(matches!(self.thread.join(), Ok(Ok(_))));
     }
 }
 

@@ -157,7 +157,7 @@ fn live_as_daemon(socket: &Path, stops: &Stops) -> Result<(), Failure> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         stop.raise();
     });
-    let ended = daemon.run().map_err(|error| failed(error.to_string()));
+    let ended = daemon.run().map(|_| ()).map_err(|error| failed(error.to_string()));
     listening.join().map_err(|_| failed("the thread that listens panicked".to_owned()))?;
     let mut took: Vec<u64> = told.try_iter().collect();
     took.sort_unstable();

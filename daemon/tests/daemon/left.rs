@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::spoken::{greeted, hear, hear_message, say};
 use crate::waiting::wait_until;
 use conic_control::{Attach, Message, Name, Reason};
-use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_daemon::{Daemon, DaemonError, Ended, Event, Log, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::Channel;
 use conic_nicd::config::{Config, Limits};
@@ -18,17 +18,36 @@ const QUEUES: u32 = 256;
 
 /// A daemon that says when a client has come and when nothing is left of one.
 struct Told {
+    limits: Limits,
     folder: tempfile::TempDir,
     stop: Stop,
-    thread: JoinHandle<Result<(), DaemonError>>,
+    thread: JoinHandle<Result<Ended, DaemonError>>,
     /// The word, and whether the client's memory is there.
     told: Receiver<(&'static str, bool)>,
 }
 
 impl Told {
     fn start() -> Told {
-        let folder = tempfile::tempdir().expect("a folder");
         let limits = Limits { queues_per_client: QUEUES, queues_per_user: QUEUES, ..Limits::default() };
+        Told::start_with(limits)
+    }
+
+    fn start_with(limits: Limits) -> Told {
+        Told::begin(tempfile::tempdir().expect("a folder"), limits, Daemon::start)
+    }
+
+    /// Another daemon takes over.
+    fn taken_over(self) -> Told {
+        let heir = Told::begin(self.folder, self.limits, Daemon::adopt);
+        assert!(matches!(self.thread.join(), Ok(Ok(Ended { heir: Some(_), .. }))));
+        heir
+    }
+
+    fn begin(
+        folder: tempfile::TempDir,
+        limits: Limits,
+        begin: fn(Config, Stop, Log) -> Result<Daemon, DaemonError>,
+    ) -> Told {
         let config = Config { socket: folder.path().join("nic.sock"), limits, ..Config::default() };
         let (stop, (tell, told)) = (Stop::new().expect("a descriptor"), channel());
         let log = Box::new(move |event: &Event| {
@@ -41,8 +60,8 @@ impl Told {
             let _ = tell.send(word);
         });
         let config = config.checked().expect("a sound configuration");
-        let daemon = Daemon::start(config, stop.clone(), log).expect("it starts");
-        Told { folder, stop, thread: std::thread::spawn(move || daemon.run()), told }
+        let daemon = begin(config, stop.clone(), log).expect("it begins");
+        Told { limits, folder, stop, thread: std::thread::spawn(move || daemon.run()), told }
     }
 
     fn socket(&self) -> std::path::PathBuf {
@@ -58,14 +77,17 @@ impl Told {
 
     fn end(self) {
         self.stop.raise();
-        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+        assert!(matches!(self.thread.join(), Ok(Ok(_))));
     }
 }
 
 /// Somebody who has said what it wants.
 fn asking(socket: &Path, queues: u32) -> Channel {
+    asking_for(socket, Geometry { queues, descriptors: 4, buffers: [64, 64, 0], object_bytes: 0 })
+}
+
+fn asking_for(socket: &Path, geometry: Geometry) -> Channel {
     let client = greeted(socket);
-    let geometry = Geometry { queues, descriptors: 4, buffers: [64, 64, 0], object_bytes: 0 };
     say(&client, &Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None }));
     client
 }
@@ -133,5 +155,28 @@ fn the_log_tells_memory_that_is_kept_from_memory_that_is_back() {
         assert_eq!(told.tells("detached"), holds);
         drop(held);
     }
+    told.end();
+}
+
+#[test]
+fn who_has_not_read_of_its_queues_has_its_share_with_the_daemon_that_takes_over_as_well() {
+    // Two regions of these have no room beside each other.
+    let large = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
+    let mut told = Told::start_with(Limits { queues_per_user: 2, mib_per_user: 2, ..Limits::default() });
+    let client = asking_for(&told.socket(), large);
+    told.tells("attached");
+    say(&client, &Message::Detach);
+    assert!(told.tells("detached"), "its program may use its region still");
+    // Its region goes for the next one's, and counts still, since what it was told lies unread. Who takes over passes that on again.
+    for round in 0..3 {
+        let refused = hear_message(&asking_for(&told.socket(), large));
+        let Message::Refused(refused) = refused else { panic!("round {round}: nothing is free: {refused:?}") };
+        assert_eq!(refused.reason, Reason::Quota, "{}", refused.text);
+        told = told.taken_over();
+    }
+    wait_until("it ends", || client.receive().is_err());
+    wait_until("its share is back", || {
+        matches!(hear_message(&asking_for(&told.socket(), large)), Message::Attached(_))
+    });
     told.end();
 }

@@ -12,7 +12,7 @@ use crate::spoken::{hear_message, say};
 use crate::waiting::wait_until;
 use conic_client::{Client, Operator, Options};
 use conic_control::{Message, Reason};
-use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_daemon::{Daemon, DaemonError, Ended, Event, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::channel::Channel;
 use conic_native::clock;
@@ -27,7 +27,7 @@ struct Logged {
     folder: tempfile::TempDir,
     metrics: SocketAddr,
     stop: Stop,
-    thread: JoinHandle<Result<(), DaemonError>>,
+    thread: JoinHandle<Result<Ended, DaemonError>>,
     log: Receiver<Event>,
     heard: RefCell<Vec<Event>>,
 }
@@ -95,7 +95,7 @@ impl Logged {
     /// The lines of a kind until its end.
     fn end(self, kind: &str, is_it: fn(&Event) -> bool) -> Lines {
         self.stop.raise();
-        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+        assert!(matches!(self.thread.join(), Ok(Ok(_))));
         let events: Vec<Event> = self.heard.into_inner().into_iter().chain(self.log.try_iter()).collect();
         assert_eq!(events.last(), Some(&Event::Ended));
         let mut lines = Lines { said: 0, told_of: 0, left_out: 0 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::waiting::wait_until;
 use conic_client::{Client, Operator, Options, Queue};
 use conic_control::Name;
-use conic_daemon::{Daemon, DaemonError, Event, Log, Stop};
+use conic_daemon::{Daemon, DaemonError, Ended, Event, Log, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_nicd::config::Config;
 use conic_port::CaptureReader;
@@ -17,7 +17,7 @@ use conic_port::CaptureReader;
 /// A running daemon, and what it logs.
 struct Nic {
     stop: Stop,
-    thread: JoinHandle<Result<(), DaemonError>>,
+    thread: JoinHandle<Result<Ended, DaemonError>>,
     events: Receiver<Event>,
     heard: RefCell<Vec<Event>>,
 }
@@ -45,7 +45,7 @@ impl Nic {
 
     fn end(self) {
         self.stop.raise();
-        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+        assert!(matches!(self.thread.join(), Ok(Ok(_))));
     }
 }
 
@@ -112,7 +112,7 @@ fn ports_and_clients_are_copied_from_the_start_and_across_a_take_over() {
     // The new one goes on with the clients, and has files of its own; its port, which cannot be passed on, is another.
     let moved = Config::read(&text.replace("gone.pcap", "gone_on.pcap")).expect("a sound file");
     let next = Nic::run(&moved, Daemon::adopt);
-    assert!(matches!(nic.thread.join(), Ok(Ok(()))), "the old one ended");
+    assert!(matches!(nic.thread.join(), Ok(Ok(_))), "the old one ended");
     send(&web, &mut of_web, 75);
     gets(&mut of_other, 75);
     send(&again, &mut of_again, 85);
@@ -188,13 +188,13 @@ fn what_an_operator_mirrors_goes_over_to_another_daemon() {
     // Each has taken 70 bytes of its 150: there is room for one more such frame, and not for two.
     let moved = Config::read(&text.replace("wire.pcap", "wire_on.pcap")).expect("a sound file");
     let next = Nic::run(&moved, Daemon::adopt);
-    assert!(matches!(nic.thread.join(), Ok(Ok(()))), "the old one ended");
+    assert!(matches!(nic.thread.join(), Ok(Ok(_))), "the old one ended");
     [75, 76].into_iter().for_each(|bytes| send(&web, &mut of_web, bytes));
     gets(&mut of_other, 76);
     // And on to a third, by which time nothing is left.
     let third = Config::read(&text.replace("wire.pcap", "wire_still.pcap")).expect("a sound file");
     let last = Nic::run(&third, Daemon::adopt);
-    assert!(matches!(next.thread.join(), Ok(Ok(()))), "the second one ended");
+    assert!(matches!(next.thread.join(), Ok(Ok(_))), "the second one ended");
     send(&web, &mut of_web, 77);
     gets(&mut of_other, 77);
     last.end();

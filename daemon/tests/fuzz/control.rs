@@ -17,7 +17,7 @@ use conic_client::{Client, Link, Options, Queue};
 use conic_control::{
     Attach, Attached, Bells, Extensions, Hello, Message, Name, OLDEST, Reason, Refused, VERSION, Wait, Welcome,
 };
-use conic_daemon::{Daemon, DaemonError, Stop};
+use conic_daemon::{Daemon, DaemonError, Ended, Stop};
 use conic_fabric::Layout;
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map, notify::Notices};
 use conic_native::clock;
@@ -143,7 +143,7 @@ pub struct Control {
     played: PathBuf,
     listener: OwnedFd,
     stop: Stop,
-    daemon: Option<std::thread::JoinHandle<Result<(), DaemonError>>>,
+    daemon: Option<std::thread::JoinHandle<Result<Ended, DaemonError>>>,
     client: Client,
     _queues: Vec<Queue>,
     layout: Layout,
@@ -276,7 +276,7 @@ impl Drop for Control {
         self.stop.raise();
         if let Some(daemon) = self.daemon.take() {
             let ended = daemon.join();
-            assert!(std::thread::panicking() || matches!(ended, Ok(Ok(()))), "the daemon ended in {ended:?}");
+            assert!(std::thread::panicking() || matches!(ended, Ok(Ok(_))), "the daemon ended in {ended:?}");
         }
     }
 }

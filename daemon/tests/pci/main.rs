@@ -38,7 +38,7 @@ fn serve(role: &str, socket: &str, threads: &str, ports: &[String]) {
         _ => {}
     });
     match begin(config, Stop::new().expect("a descriptor"), log) {
-        Ok(daemon) => daemon.run().expect("the system lets it"),
+        Ok(daemon) => _ = daemon.run().expect("the system lets it"),
         Err(error) => println!("error: {error}"),
     }
     println!("ended");

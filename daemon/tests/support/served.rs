@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::thread::JoinHandle;
 
 use conic_client::{Client, Link};
-use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_daemon::{Daemon, DaemonError, Ended, Event, Stop};
 use conic_nicd::config::Config;
 
 use crate::waiting::wait_until;
@@ -13,7 +13,7 @@ use crate::waiting::wait_until;
 pub struct Served {
     config: Config,
     stop: Stop,
-    thread: JoinHandle<Result<(), DaemonError>>,
+    thread: JoinHandle<Result<Ended, DaemonError>>,
 }
 
 impl Served {
@@ -63,7 +63,7 @@ impl Served {
         let Some(adopted) = adopted else { panic!("round {round}: {:?}", thread.join()) };
         let beside = adopted.checked_sub(clients.len());
         assert!(beside.is_some_and(|beside| others.contains(&beside)), "round {round}: {adopted} sessions");
-        assert!(matches!(self.thread.join(), Ok(Ok(()))), "the old one ended");
+        assert!(matches!(self.thread.join(), Ok(Ok(_))), "the old one ended");
         for client in clients {
             assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
         }
@@ -73,11 +73,11 @@ impl Served {
     /// It has given everything over to whoever asked for it.
     #[allow(dead_code, reason = "not every test program has another that asks")]
     pub fn given_over(self) {
-        assert!(matches!(self.thread.join(), Ok(Ok(()))), "it ended");
+        assert!(matches!(self.thread.join(), Ok(Ok(_))), "it ended");
     }
 
     pub fn end(self) {
         self.stop.raise();
-        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+        assert!(matches!(self.thread.join(), Ok(Ok(_))));
     }
 }

@@ -62,7 +62,7 @@ const BATCH: u32 = 16;
 /// Packets that one call lets the kernel send, at least, in copy mode.
 const SENT_AT_ONCE: u32 = 32;
 
-/// Milliseconds between two looks whether the interface is still there.
+/// Milliseconds between two looks whether the interface is still there, and what the kernel has dropped.
 const LOOK: u64 = 10;
 /// Milliseconds between two attempts to have the kernel send what it did not take.
 const AGAIN: u64 = 1;
@@ -435,6 +435,10 @@ impl Port for XdpSocket {
             if self.rings.receive.unreleased() >= BATCH {
                 self.rings.receive.release();
                 self.refill();
+                // Whoever is never idle loses most. That the interface is there is seen by what comes.
+                if self.lookout.is_due(now) {
+                    self.ask_missed();
+                }
             }
             match whole {
                 Some(length) => {

@@ -28,7 +28,7 @@ impl Nic {
         let config = Config::read(&text).expect("a sound configuration");
         let stop = Stop::new().expect("a bell");
         let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
-        let thread = std::thread::spawn(move || daemon.run().expect("it serves"));
+        let thread = std::thread::spawn(move || _ = daemon.run().expect("it serves"));
         Nic { stop, thread: Some(thread), folder }
     }
 
