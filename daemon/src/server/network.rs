@@ -227,8 +227,9 @@ impl Network {
         // All write at the same time.
         let until = clock::now() + PATIENCE;
         let end = |network: Network| {
-            let written = network.workers.into_iter().map(|worker| worker.end(until)).fold(true, |all, one| all && one);
-            (network.writers, written)
+            // Each is ended, whatever became of the others.
+            let written: Vec<bool> = network.workers.into_iter().map(|worker| worker.end(until)).collect();
+            (network.writers, !written.contains(&false))
         };
         networks.drain(..).map(end).collect()
     }
