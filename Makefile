@@ -85,7 +85,7 @@ smoke: build ## run a short main job, and check what it prints
 install: ## install what `make build` built: PREFIX=/usr/local DESTDIR=
 	@packaging/install --prefix '$(PREFIX)' --destdir '$(DESTDIR)'
 
-deb: build ## build a Debian package, target/debian/conic_*.deb; with CONIC_PORTABLE=1 one for any machine
+deb: build ## build a Debian package, debian/conic_*.deb below target or CARGO_TARGET_DIR; with CONIC_PORTABLE=1 one for any machine
 	@packaging/deb
 
 package: build ## check what is installed and packaged

@@ -47,7 +47,8 @@ fn the_service_has_each_figure_and_loses_nothing() {
         assert_eq!(report[key], 0, "{key}");
     }
     assert_eq!([&report["clients"], &report["upgrades"]], [3, 1]);
-    for key in ["wake_up", "first_packet", "first_packet_both_asleep", "attach", "attach_beside"] {
+    let packets = ["first_packet", "first_packet_both_asleep", "packet_after_150_us", "packet_after_500_us"];
+    for key in ["wake_up", "attach", "attach_beside"].into_iter().chain(packets) {
         is_positive(&report["figures"][key]["spread"]["median"], key);
         assert_eq!(report["figures"][key]["rounds"], 4, "{key}");
     }

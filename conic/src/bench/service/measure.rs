@@ -133,9 +133,9 @@ fn nanoseconds(from: Time, to: Time) -> f64 {
     to.since(from).picoseconds() as f64 / 1e3
 }
 
-/// The first packet from one client to another after a rest: to one that polls, and to one that sleeps; and what this machine takes to
-/// wake a thread on the NIC's core, which is in both.
-pub fn first_packets(nic: &Nic, (own, core): (usize, usize), rounds: usize) -> Result<[Figure; 3], Failure> {
+/// The first packet from one client to another after a rest: to one that polls, and to one that sleeps; what this machine takes to
+/// wake a thread on the NIC's core, which is in both; and a packet after pauses that are too short to fall asleep in, or just long enough.
+pub fn first_packets(nic: &Nic, (own, core): (usize, usize), rounds: usize) -> Result<[Figure; 5], Failure> {
     let (from, to) = (nic.attach(small())?, nic.attach(small())?);
     std::thread::scope(|scope| {
         // A thread of its own, because it stays on its core.
@@ -147,9 +147,25 @@ pub fn first_packets(nic: &Nic, (own, core): (usize, usize), rounds: usize) -> R
     })
 }
 
-fn exchange(mut from: Member, mut to: Member, core: usize, rounds: usize) -> Result<[Figure; 3], Failure> {
+/// A packet each time that nothing was sent for so long.
+fn after(from: &mut Member, to: &mut Member, pause: Time, rounds: usize) -> Result<Vec<f64>, Failure> {
+    let station = to.client.mac();
+    let packet = |round: usize| {
+        let until = clock::now() + pause;
+        while clock::now() < until {
+            spin();
+        }
+        let sent = send(from, station, round as u64)?;
+        Ok(nanoseconds(sent, receive(&mut to.queue, round as u64)?))
+    };
+    (0..rounds).map(packet).collect()
+}
+
+fn exchange(mut from: Member, mut to: Member, core: usize, rounds: usize) -> Result<[Figure; 5], Failure> {
     let woken = wake_ups(core, rounds, Duration::from_secs(10))?;
     let station = to.client.mac();
+    let [short, longer] =
+        [150_000, 500_000].map(|nanoseconds| after(&mut from, &mut to, Time::from_nanoseconds(nanoseconds), rounds));
     let mut awake = Vec::new();
     for round in 0..rounds as u64 {
         std::thread::sleep(REST);
@@ -192,6 +208,8 @@ fn exchange(mut from: Member, mut to: Member, core: usize, rounds: usize) -> Res
         figure("wake_up", "waking a thread of its core, alone", woken, None),
         figure("first_packet", "first packet after a rest, polled for", awake, Some(50_000.0)),
         figure("first_packet_both_asleep", "the same, to a client that sleeps", asleep, None),
+        figure("packet_after_150_us", "a packet 150 us after the last, polled for", short?, Some(50_000.0)),
+        figure("packet_after_500_us", "the same after 500 us", longer?, Some(50_000.0)),
     ])
 }
 
