@@ -6,11 +6,14 @@ use std::process::ExitCode;
 use clap::Args;
 use conic_sim::platform::{Platform, Source};
 use conic_study::simulated::{Simulator, loopback, observed_loopback};
-use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NIC_BURST, NicPlace, PingPong, PingPongLayout};
+use conic_study::workload::{
+    DESCRIPTORS, Loopback, LoopbackOutcome, Machine, NIC_BURST, NicPlace, PingPong, PingPongLayout,
+};
 use serde::Serialize;
 
 use crate::bench::common::{count, mpps, nanoseconds, three_digits};
-use crate::bench::failure::{Failure, print_json};
+use crate::bench::failure::{Failure, code_of, print_json};
+use crate::bench::loopback::LatencyReport;
 use crate::bench::placement::rounded;
 
 pub mod question;
@@ -67,7 +70,7 @@ pub struct Arguments {
 }
 
 /// Packets that the two rings of a queue pair hold: more are never in flight, whatever is asked for.
-const IN_RINGS: u64 = 2 * conic_study::workload::DESCRIPTORS;
+const IN_RINGS: u64 = 2 * DESCRIPTORS;
 
 const EXAMPLES: &str = "Examples:
   conic sim                                              64-byte packets on Sapphire Rapids, one thread
@@ -84,14 +87,6 @@ const EXAMPLES: &str = "Examples:
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
 received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
-
-/// Latencies in nanoseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct LatencyReport {
-    min: f64,
-    p50: f64,
-    p99: f64,
-}
 
 /// What one side's cores ask of the other, a packet.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -114,7 +109,8 @@ struct Figures {
     link_bytes_per_packet: [f64; 2],
     link_utilisation: [f64; 2],
     packets: u64,
-    lost_or_corrupt: u64,
+    lost: u64,
+    corrupt: u64,
     operations: u64,
     events: u64,
     simulated_seconds: f64,
@@ -141,6 +137,7 @@ struct Asked {
     burst: usize,
     rx_burst: usize,
     queues: usize,
+    descriptors: u64,
     same_socket: bool,
     prefetch: String,
     /// What goes beyond the paper; none if nothing does.
@@ -191,16 +188,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     } else {
         print(&report);
     }
-    Ok(verdict(outcome.wrong))
-}
-
-/// Success, or failure if packets went wrong.
-fn verdict(wrong: u64) -> ExitCode {
-    if wrong == 0 {
-        return ExitCode::SUCCESS;
-    }
-    eprintln!("error: {wrong} packets were lost or corrupt");
-    ExitCode::FAILURE
+    Ok(code_of(outcome.lost, outcome.corrupt))
 }
 
 /// What a number in one line takes there and back on the machine, for scale; none over PCIe or within a socket.
@@ -256,13 +244,14 @@ impl Arguments {
         let options = &self.question;
         let given: Vec<String> = options.overrides.iter().map(|text| format!(" --set {text}")).collect();
         Asked {
-            schema: if self.sweep { "conic.sim.sweep/1" } else { "conic.sim/1" },
+            schema: if self.sweep { "conic.sim.sweep/2" } else { "conic.sim/2" },
             interface: options.interface_name(),
             features: (options.choice() == Choice::Ccnic).then(|| options.features().to_string()),
             packet_size: options.packet_size,
             burst: question.transmit_burst,
             rx_burst: question.receive_burst,
             queues: self.threads,
+            descriptors: DESCRIPTORS,
             same_socket: options.same_socket,
             prefetch: format!("{:?}", options.prefetch()).to_lowercase(),
             beyond: self.switches.report(),
@@ -293,13 +282,15 @@ impl Figures {
                 min: rounded(outcome.minimum_nanoseconds, 1),
                 p50: rounded(outcome.median_nanoseconds, 1),
                 p99: rounded(outcome.p99_nanoseconds, 1),
+                p999: rounded(outcome.p999_nanoseconds, 1),
             },
             host: remote(outcome.host),
             nic: remote(outcome.nic),
             link_bytes_per_packet: outcome.link_bytes.map(|bytes| rounded(bytes, 1)),
             link_utilisation: outcome.link_utilisation.map(|share| rounded(share, 4)),
             packets: outcome.packets,
-            lost_or_corrupt: outcome.wrong,
+            lost: outcome.lost,
+            corrupt: outcome.corrupt,
             operations: outcome.operations,
             events: outcome.events,
             simulated_seconds: outcome.simulated_seconds,
@@ -333,10 +324,10 @@ fn print(report: &Report) {
     println!();
     let (mpps, gbps) = (three_digits(figures.mpps), three_digits(figures.gbps));
     println!("    rate     {mpps} Mpps, {gbps} Gb/s");
-    let LatencyReport { min, p50, p99 } = figures.latency_ns;
-    let [least, median, most] = [min, p50, p99].map(nanoseconds);
+    let LatencyReport { min, p50, p99, p999 } = figures.latency_ns;
+    let [min, median, p99, p999] = [min, p50, p99, p999].map(nanoseconds);
     let loop_ = if asked.offered_mpps.is_some() { "open loop" } else { "closed loop" };
-    println!("    latency  min {least}, p50 {median}, p99 {most} (round trip, {loop_})");
+    println!("    latency  min {min}, p50 {median}, p99 {p99}, p99.9 {p999} (round trip, {loop_})");
     if let Some(trip) = report.one_line_round_trip_ns {
         let trips = three_digits(p50 / trip.max(0.1));
         println!("             p50 is {trips} round trips of a line; one takes {}", nanoseconds(trip));
@@ -352,9 +343,11 @@ fn print(report: &Report) {
         "    link     {to_nic} bytes a packet to the NIC and {to_host} back; {there}% and {back}% of its time used"
     );
     println!();
-    match figures.lost_or_corrupt {
-        0 => println!("  loss     none of {} packets; every payload came back as it was sent", count(figures.packets)),
-        wrong => println!("  loss     {} lost or corrupt", count(wrong)),
+    match (figures.lost, figures.corrupt) {
+        (0, 0) => {
+            println!("  loss     none of {} packets; every payload came back as it was sent", count(figures.packets))
+        }
+        (lost, corrupt) => println!("  loss     {} lost, {} corrupt", count(lost), count(corrupt)),
     }
     print_guesses(&asked.platform);
     if let Some(seen) = &report.probes {
