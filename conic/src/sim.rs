@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
-use conic_sim::platform::{Platform, Source};
+use clap::{Args, Subcommand};
+use conic_sim::platform::{CXL, ParameterSet, Platform, SOCKETS, Source};
 use conic_study::simulated::{Simulator, loopback, observed_loopback};
 use conic_study::workload::{
     DESCRIPTORS, Loopback, LoopbackOutcome, Machine, NIC_BURST, NicPlace, PingPong, PingPongLayout,
@@ -16,22 +16,39 @@ use crate::bench::failure::{Failure, code_of, print_json};
 use crate::bench::loopback::LatencyReport;
 use crate::bench::placement::rounded;
 
+mod cxl;
+pub mod design;
 pub mod question;
 mod queues;
 mod sweep;
 mod switches;
 
-use question::{Choice, Question};
+use question::{Choice, Question, other_model};
 use queues::Looking;
 use switches::{SwitchArguments, SwitchReport};
 
 /// Packets through an interface and back on a modelled machine: rate, latency, traffic
 ///
 /// The interface's own code runs on simulated cores, caches and links, message by message. Every value of the machine comes
-/// from a platform file and can be replaced.
+/// from a platform file and can be replaced. Without a subcommand the machine has two sockets; the subcommand cxl asks the same of a NIC
+/// behind CXL or PCIe.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    sockets: Sockets,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    Cxl(cxl::Options),
+}
+
+/// What is asked of a machine with two sockets.
+#[derive(Clone, Debug, Args)]
+struct Sockets {
     #[command(flatten)]
     question: Question,
     /// Packets in flight in each queue pair at most, up to the 2048 that its two rings hold; 1 shows the unloaded latency
@@ -64,7 +81,7 @@ pub struct Arguments {
     queues: bool,
     /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     #[command(flatten)]
     switches: SwitchArguments,
 }
@@ -84,6 +101,7 @@ const EXAMPLES: &str = "Examples:
   conic sim --queue-pairs 256 --attention snoops --window 1   a NIC core with many idle queues (without snoops it polls)
   conic sim --forward header --packet-size 4096          payloads that stay in the NIC's cache
   conic sim --copy --engine both --packet-size 9600      copies by engines instead of cores
+  conic sim cxl --design optimal                         a NIC behind CXL; conic sim cxl --help has its choices
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
 received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
@@ -127,6 +145,21 @@ struct PlatformReport {
     guesses_listed_by: String,
 }
 
+impl PlatformReport {
+    /// A platform, as it was given, with what was replaced of it.
+    fn of<P: ParameterSet>(platform: &Platform<P>, given: &str, overrides: &[String]) -> PlatformReport {
+        let replaced: String = overrides.iter().map(|text| format!(" --set {text}")).collect();
+        PlatformReport {
+            name: platform.name().to_owned(),
+            description: platform.description().to_owned(),
+            overrides: overrides.to_vec(),
+            values: platform.entries().filter(|entry| !entry.key.starts_with("inputs.")).count(),
+            guesses: platform.entries().filter(|entry| entry.source == Source::Guess).count(),
+            guesses_listed_by: format!("conic platform show {given}{replaced} --guesses"),
+        }
+    }
+}
+
 /// What was asked, apart from the window.
 #[derive(Clone, Debug, Serialize)]
 struct Asked {
@@ -164,11 +197,28 @@ struct Report {
 
 /// Runs the command.
 pub fn main(arguments: &Arguments) -> ExitCode {
-    run(arguments).unwrap_or_else(|failure| failure.report(arguments.json))
+    let (result, json) = match &arguments.command {
+        None => (run(&arguments.sockets), arguments.sockets.json),
+        Some(Command::Cxl(options)) => (cxl::run(options), options.json),
+    };
+    result.unwrap_or_else(|failure| failure.report(json))
 }
 
-fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let platform = arguments.question.platform()?;
+/// What asks a machine of some model, where `conic sim` or one of its subcommands does.
+fn elsewhere(model: &str) -> String {
+    let command = match model {
+        name if name == SOCKETS.name => "conic sim",
+        name if name == CXL.name => "conic sim cxl",
+        _ => return String::new(),
+    };
+    format!("; {command} asks a machine of its model")
+}
+
+fn run(arguments: &Sockets) -> Result<ExitCode, Failure> {
+    let platform = arguments.question.platform().map_err(|failure| {
+        let hint = other_model(&arguments.question.platform, SOCKETS).map(elsewhere).unwrap_or_default();
+        Failure::failed(format!("{failure}{hint}"))
+    })?;
     let question = arguments.loopback(&platform)?;
     let asked = arguments.asked(&platform, &question);
     if arguments.sweep {
@@ -207,7 +257,7 @@ fn one_line(question: &Loopback) -> Result<Option<f64>, Failure> {
     Ok(Some(rounded(outcome.median_nanoseconds, 1)))
 }
 
-impl Arguments {
+impl Sockets {
     /// What the options ask for.
     fn loopback(&self, platform: &Platform) -> Result<Loopback, Failure> {
         let question = &self.question;
@@ -242,7 +292,6 @@ impl Arguments {
 
     fn asked(&self, platform: &Platform, question: &Loopback) -> Asked {
         let options = &self.question;
-        let given: Vec<String> = options.overrides.iter().map(|text| format!(" --set {text}")).collect();
         Asked {
             schema: if self.sweep { "conic.sim.sweep/2" } else { "conic.sim/2" },
             interface: options.interface_name(),
@@ -257,14 +306,7 @@ impl Arguments {
             beyond: self.switches.report(),
             seed: options.seed,
             offered_mpps: self.rate,
-            platform: PlatformReport {
-                name: platform.name().to_owned(),
-                description: platform.description().to_owned(),
-                overrides: options.overrides.clone(),
-                values: platform.entries().filter(|entry| !entry.key.starts_with("inputs.")).count(),
-                guesses: platform.entries().filter(|entry| entry.source == Source::Guess).count(),
-                guesses_listed_by: format!("conic platform show {}{} --guesses", options.platform, given.concat()),
-            },
+            platform: PlatformReport::of(platform, &options.platform, &options.overrides),
         }
     }
 }

@@ -118,6 +118,8 @@ fn questions_that_cannot_be_are_refused_with_what_to_do() {
         ("sim --interface pcie --platform icx-cx6 --same-socket", "behind its link"),
         ("sim --rate 0", "0.001 to 10000"),
         ("sim --features quick", "there is no feature"),
+        ("sim --platform agilex7", "conic sim cxl asks a machine of its model"),
+        ("sim --window 1 cxl", "cannot be used with"),
         ("trace --interface pcie", "icx-e810"),
         ("trace --number 33", "33"),
         ("trace --platform enzian", "conic trace call, receive or transmit --platform enzian"),

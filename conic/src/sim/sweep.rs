@@ -7,7 +7,7 @@ use conic_study::simulated::loopback;
 use conic_study::workload::Loopback;
 use serde::Serialize;
 
-use super::{Arguments, Asked, Figures, print_asked, print_guesses};
+use super::{Asked, Figures, Sockets, print_asked, print_guesses};
 use crate::bench::common::{nanoseconds, three_digits};
 use crate::bench::draw;
 use crate::bench::failure::{Failure, code_of, print_json};
@@ -36,7 +36,7 @@ struct Report {
 /// # Errors
 ///
 /// If the question cannot be answered, or the chart not be written.
-pub fn main(arguments: &Arguments, question: &Loopback, asked: Asked) -> Result<ExitCode, Failure> {
+pub fn main(arguments: &Sockets, question: &Loopback, asked: Asked) -> Result<ExitCode, Failure> {
     writable::file(&arguments.svg, "--svg")?;
     let mut progress = Progress::new();
     progress.start(format!("simulating {} points", WINDOWS.len()));
@@ -69,7 +69,7 @@ pub fn main(arguments: &Arguments, question: &Loopback, asked: Asked) -> Result<
 }
 
 /// All points, on all cores.
-fn points(arguments: &Arguments, question: &Loopback) -> Result<Vec<SweepPoint>, Failure> {
+fn points(arguments: &Sockets, question: &Loopback) -> Result<Vec<SweepPoint>, Failure> {
     let asked = |&window: &u64| {
         let question = Loopback { window, packets: arguments.packets_of(window), ..question.clone() };
         (window, loopback(&question))
