@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use conic_sim::platform::{CXL, ParameterSet, Platform, SOCKETS, Source};
+use conic_sim::platform::{CXL, ECI, ParameterSet, Platform, SOCKETS, Source};
 use conic_study::simulated::{Simulator, loopback, observed_loopback};
 use conic_study::workload::{
     DESCRIPTORS, Loopback, LoopbackOutcome, Machine, NIC_BURST, NicPlace, PingPong, PingPongLayout,
@@ -18,6 +18,8 @@ use crate::bench::placement::rounded;
 
 mod cxl;
 pub mod design;
+pub mod lines;
+mod pio;
 pub mod question;
 mod queues;
 mod sweep;
@@ -31,7 +33,7 @@ use switches::{SwitchArguments, SwitchReport};
 ///
 /// The interface's own code runs on simulated cores, caches and links, message by message. Every value of the machine comes
 /// from a platform file and can be replaced. Without a subcommand the machine has two sockets; the subcommand cxl asks the same of a NIC
-/// behind CXL or PCIe.
+/// behind CXL or PCIe, and pio of coherent programmed I/O, on machines whose device is home to coherent lines.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Arguments {
@@ -44,6 +46,7 @@ pub struct Arguments {
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
     Cxl(cxl::Options),
+    Pio(pio::Options),
 }
 
 /// What is asked of a machine with two sockets.
@@ -102,6 +105,7 @@ const EXAMPLES: &str = "Examples:
   conic sim --forward header --packet-size 4096          payloads that stay in the NIC's cache
   conic sim --copy --engine both --packet-size 9600      copies by engines instead of cores
   conic sim cxl --design optimal                         a NIC behind CXL; conic sim cxl --help has its choices
+  conic sim pio call --bytes 1000                        calls over a device's coherent lines, on Enzian
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
 received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
@@ -200,6 +204,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     let (result, json) = match &arguments.command {
         None => (run(&arguments.sockets), arguments.sockets.json),
         Some(Command::Cxl(options)) => (cxl::run(options), options.json),
+        Some(Command::Pio(options)) => (pio::run(options), options.is_json()),
     };
     result.unwrap_or_else(|failure| failure.report(json))
 }
@@ -209,6 +214,7 @@ fn elsewhere(model: &str) -> String {
     let command = match model {
         name if name == SOCKETS.name => "conic sim",
         name if name == CXL.name => "conic sim cxl",
+        name if name == ECI.name => "conic sim pio",
         _ => return String::new(),
     };
     format!("; {command} asks a machine of its model")

@@ -1,4 +1,4 @@
-//! `conic sim cxl` as a program: what it answers is what the study finds and what a trace shows.
+//! `conic sim cxl` and `conic sim pio` as programs: what they answer is what the studies find and what a trace shows.
 
 mod common;
 
@@ -113,6 +113,7 @@ fn questions_that_cannot_be_are_refused_with_what_to_do() {
     for (arguments, says) in [
         ("sim cxl --platform spr", "agilex7, bf3"),
         ("sim cxl --platform spr", "conic sim asks a machine of its model"),
+        ("sim cxl --platform enzian", "conic sim pio asks a machine of its model"),
         ("sim cxl --platform nowhere", "there is no such platform"),
         ("sim cxl --platform bf3 --design 3", "leave --design out"),
         ("sim cxl --design 8", "layout-1 to layout-4"),
@@ -151,4 +152,99 @@ fn what_is_asked_is_said_with_the_answer() {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
+}
+
+/// Percentiles that `conic sim pio` finds, in nanoseconds.
+fn percentiles(arguments: &str, names: &[&str]) -> Vec<f64> {
+    let report = json(&format!("sim pio {arguments} --json"), 0);
+    names.iter().map(|name| number(&report["latency_ns"][name])).collect()
+}
+
+/// Nanoseconds as the study has them, in microseconds.
+fn same(nanoseconds: &[f64], microseconds: &[f64]) {
+    let near = |(found, wanted): (&f64, &f64)| (found - 1000.0 * wanted).abs() < 1e-6;
+    assert!(
+        nanoseconds.len() == microseconds.len() && nanoseconds.iter().zip(microseconds).all(near),
+        "{nanoseconds:?} ns, {microseconds:?} us"
+    );
+}
+
+#[test]
+fn frames_have_the_percentiles_of_table_1_with_the_kernels_tick_and_without() {
+    let rows = study("coherent-pio table1");
+    for way in ["receive", "transmit"] {
+        let found = percentiles(way, &["p50", "p95", "p99", "max"]);
+        let wanted = ["p50", "p95", "p99", "p100"]
+            .map(|part| number(predicted(&rows, &format!("pio.table1.eci_64.{way}_{part}"))));
+        same(&found, &wanted);
+    }
+    let ticking = ["receive", "transmit"].map(|way| percentiles(&format!("{way} --tick"), &["p50", "p99", "max"]));
+    let wanted = predicted(&rows, "pio.beyond.ticking_eci_64").as_array().expect("a list");
+    same(&ticking.concat(), &wanted.iter().map(number).collect::<Vec<f64>>());
+}
+
+#[test]
+fn calls_have_the_medians_of_figure_6() {
+    let rows = study("coherent-pio 6");
+    for returns in ["exclusive", "shared"] {
+        let found = percentiles(&format!("call --bytes 120 --returns {returns} --count 64"), &["p50"]);
+        assert_eq!(found[0], number(predicted(&rows, &format!("pio.fig6.{returns}"))), "{returns}");
+    }
+}
+
+#[test]
+fn options_of_programmed_io_do_what_they_say() {
+    let median = |arguments: &str| percentiles(arguments, &["p50"])[0];
+    // Lines one after the other take a round trip each.
+    assert!(median("receive --bytes 9600 --prefetch --count 16") < 0.5 * median("receive --bytes 9600 --count 16"));
+    assert!(median("call --bytes 4000 --count 16") < 0.5 * median("call --bytes 4000 --one-by-one --count 16"));
+    assert!(median("transmit --returns shared --count 16") > 100.0 + median("transmit --count 16"));
+    assert_eq!(median("receive --packet-size 9600 --count 16"), median("receive --bytes 9600 --count 16"));
+    // A load that waits at the device has its way there behind it.
+    assert!(median("receive --after 50us --count 16") < median("receive --count 16") - 100.0);
+    // The longer a tick takes, the later is who comes behind it.
+    let most = |span: &str| percentiles(&format!("call --tick={span} --count 8200"), &["max"])[0];
+    let (short, long) = (most("2us"), most("20us"));
+    assert!((long - short - 18_000.0).abs() < 2_000.0, "{short} and {long}");
+    // Another seed, other pauses.
+    assert_eq!(
+        percentiles("receive --count 50", &["min", "p99"]),
+        percentiles("receive --count 50 --seed 1", &["min", "p99"])
+    );
+    let all = ["min", "p50", "p95", "p99", "max"];
+    assert_ne!(percentiles("receive --count 50", &all), percentiles("receive --count 50 --seed 2", &all));
+    assert!(median("receive --platform cxl3-mem --count 16") < median("receive --count 16"));
+    let call = json("sim pio call --function bloom --bytes 1280 --count 16 --json", 0);
+    assert_eq!(
+        [&call["response_bytes"], &call["function"], &call["try_agains"]],
+        [&Value::from(640), &"bloom".into(), &0.into()]
+    );
+    for key in ["calls_per_second", "gib_per_second"] {
+        is_positive(&call[key], key);
+    }
+    let text = String::from_utf8(conic("sim pio call --count 16").stdout).expect("text");
+    for part in ["1.00 recall", "million calls a second", "lines come back exclusive", "conic platform show enzian"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn programmed_io_that_cannot_be_is_refused_with_what_to_do() {
+    for (arguments, says) in [
+        ("sim pio receive --platform spr", "enzian, cxl3-mem"),
+        ("sim pio receive --platform spr", "conic sim asks a machine of its model"),
+        ("sim pio call --platform agilex7", "conic sim cxl asks a machine of its model"),
+        ("sim pio transmit --platform nowhere", "there is no such platform"),
+        ("sim pio call --set link.crosing=1ns", "did you mean link.crossing"),
+        ("sim pio call --bytes 0", "from 1 to 65536"),
+        ("sim pio receive --bytes 59", "from 60 to 9600"),
+        ("sim pio transmit --bytes 9601", "from 60 to 9600"),
+        ("sim pio receive --after 11ms", "from 1us to 10ms"),
+        ("sim pio receive --tick=2ms", "from 1us to 1ms"),
+        ("sim pio receive --count 0", "from 1 to 100000"),
+        ("sim pio transmit --prefetch", "unexpected argument '--prefetch'"),
+    ] {
+        let error = json(&format!("{arguments} --json"), 1)["error"].to_string();
+        assert!(error.contains(says), "{arguments}: {error}");
+    }
 }

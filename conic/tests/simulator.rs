@@ -119,6 +119,7 @@ fn questions_that_cannot_be_are_refused_with_what_to_do() {
         ("sim --rate 0", "0.001 to 10000"),
         ("sim --features quick", "there is no feature"),
         ("sim --platform agilex7", "conic sim cxl asks a machine of its model"),
+        ("sim --platform enzian", "conic sim pio asks a machine of its model"),
         ("sim --window 1 cxl", "cannot be used with"),
         ("trace --interface pcie", "icx-e810"),
         ("trace --number 33", "33"),
