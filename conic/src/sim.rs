@@ -3,32 +3,55 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
-use conic_sim::platform::{Platform, Source};
+use clap::{Args, Subcommand};
+use conic_sim::platform::{CXL, ECI, ParameterSet, Platform, SOCKETS, Source};
 use conic_study::simulated::{Simulator, loopback, observed_loopback};
-use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NIC_BURST, NicPlace, PingPong, PingPongLayout};
+use conic_study::workload::{
+    DESCRIPTORS, Loopback, LoopbackOutcome, Machine, NIC_BURST, NicPlace, PingPong, PingPongLayout,
+};
 use serde::Serialize;
 
 use crate::bench::common::{count, mpps, nanoseconds, three_digits};
-use crate::bench::failure::{Failure, print_json};
+use crate::bench::failure::{Failure, code_of, print_json};
+use crate::bench::loopback::LatencyReport;
 use crate::bench::placement::rounded;
 
+mod cxl;
+pub mod design;
+pub mod lines;
+mod pio;
 pub mod question;
 mod queues;
 mod sweep;
 mod switches;
 
-use question::{Choice, Question};
+use question::{Choice, Question, other_model};
 use queues::Looking;
 use switches::{SwitchArguments, SwitchReport};
 
 /// Packets through an interface and back on a modelled machine: rate, latency, traffic
 ///
 /// The interface's own code runs on simulated cores, caches and links, message by message. Every value of the machine comes
-/// from a platform file and can be replaced.
+/// from a platform file and can be replaced. Without a subcommand the machine has two sockets; the subcommand cxl asks the same of a NIC
+/// behind CXL or PCIe, and pio of coherent programmed I/O, on machines whose device is home to coherent lines.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    sockets: Sockets,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    Cxl(cxl::Options),
+    Pio(pio::Options),
+}
+
+/// What is asked of a machine with two sockets.
+#[derive(Clone, Debug, Args)]
+struct Sockets {
     #[command(flatten)]
     question: Question,
     /// Packets in flight in each queue pair at most, up to the 2048 that its two rings hold; 1 shows the unloaded latency
@@ -61,13 +84,13 @@ pub struct Arguments {
     queues: bool,
     /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     #[command(flatten)]
     switches: SwitchArguments,
 }
 
 /// Packets that the two rings of a queue pair hold: more are never in flight, whatever is asked for.
-const IN_RINGS: u64 = 2 * conic_study::workload::DESCRIPTORS;
+const IN_RINGS: u64 = 2 * DESCRIPTORS;
 
 const EXAMPLES: &str = "Examples:
   conic sim                                              64-byte packets on Sapphire Rapids, one thread
@@ -81,17 +104,11 @@ const EXAMPLES: &str = "Examples:
   conic sim --queue-pairs 256 --attention snoops --window 1   a NIC core with many idle queues (without snoops it polls)
   conic sim --forward header --packet-size 4096          payloads that stay in the NIC's cache
   conic sim --copy --engine both --packet-size 9600      copies by engines instead of cores
+  conic sim cxl --design optimal                         a NIC behind CXL; conic sim cxl --help has its choices
+  conic sim pio call --bytes 1000                        calls over a device's coherent lines, on Enzian
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
 received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
-
-/// Latencies in nanoseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct LatencyReport {
-    min: f64,
-    p50: f64,
-    p99: f64,
-}
 
 /// What one side's cores ask of the other, a packet.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -114,7 +131,8 @@ struct Figures {
     link_bytes_per_packet: [f64; 2],
     link_utilisation: [f64; 2],
     packets: u64,
-    lost_or_corrupt: u64,
+    lost: u64,
+    corrupt: u64,
     operations: u64,
     events: u64,
     simulated_seconds: f64,
@@ -131,6 +149,21 @@ struct PlatformReport {
     guesses_listed_by: String,
 }
 
+impl PlatformReport {
+    /// A platform, as it was given, with what was replaced of it.
+    fn of<P: ParameterSet>(platform: &Platform<P>, given: &str, overrides: &[String]) -> PlatformReport {
+        let replaced: String = overrides.iter().map(|text| format!(" --set {text}")).collect();
+        PlatformReport {
+            name: platform.name().to_owned(),
+            description: platform.description().to_owned(),
+            overrides: overrides.to_vec(),
+            values: platform.entries().filter(|entry| !entry.key.starts_with("inputs.")).count(),
+            guesses: platform.entries().filter(|entry| entry.source == Source::Guess).count(),
+            guesses_listed_by: format!("conic platform show {given}{replaced} --guesses"),
+        }
+    }
+}
+
 /// What was asked, apart from the window.
 #[derive(Clone, Debug, Serialize)]
 struct Asked {
@@ -141,6 +174,7 @@ struct Asked {
     burst: usize,
     rx_burst: usize,
     queues: usize,
+    descriptors: u64,
     same_socket: bool,
     prefetch: String,
     /// What goes beyond the paper; none if nothing does.
@@ -167,11 +201,30 @@ struct Report {
 
 /// Runs the command.
 pub fn main(arguments: &Arguments) -> ExitCode {
-    run(arguments).unwrap_or_else(|failure| failure.report(arguments.json))
+    let (result, json) = match &arguments.command {
+        None => (run(&arguments.sockets), arguments.sockets.json),
+        Some(Command::Cxl(options)) => (cxl::run(options), options.json),
+        Some(Command::Pio(options)) => (pio::run(options), options.is_json()),
+    };
+    result.unwrap_or_else(|failure| failure.report(json))
 }
 
-fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let platform = arguments.question.platform()?;
+/// What asks a machine of some model, where `conic sim` or one of its subcommands does.
+fn elsewhere(model: &str) -> String {
+    let command = match model {
+        name if name == SOCKETS.name => "conic sim",
+        name if name == CXL.name => "conic sim cxl",
+        name if name == ECI.name => "conic sim pio",
+        _ => return String::new(),
+    };
+    format!("; {command} asks a machine of its model")
+}
+
+fn run(arguments: &Sockets) -> Result<ExitCode, Failure> {
+    let platform = arguments.question.platform().map_err(|failure| {
+        let hint = other_model(&arguments.question.platform, SOCKETS).map(elsewhere).unwrap_or_default();
+        Failure::failed(format!("{failure}{hint}"))
+    })?;
     let question = arguments.loopback(&platform)?;
     let asked = arguments.asked(&platform, &question);
     if arguments.sweep {
@@ -191,16 +244,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     } else {
         print(&report);
     }
-    Ok(verdict(outcome.wrong))
-}
-
-/// Success, or failure if packets went wrong.
-fn verdict(wrong: u64) -> ExitCode {
-    if wrong == 0 {
-        return ExitCode::SUCCESS;
-    }
-    eprintln!("error: {wrong} packets were lost or corrupt");
-    ExitCode::FAILURE
+    Ok(code_of(outcome.lost, outcome.corrupt))
 }
 
 /// What a number in one line takes there and back on the machine, for scale; none over PCIe or within a socket.
@@ -219,7 +263,7 @@ fn one_line(question: &Loopback) -> Result<Option<f64>, Failure> {
     Ok(Some(rounded(outcome.median_nanoseconds, 1)))
 }
 
-impl Arguments {
+impl Sockets {
     /// What the options ask for.
     fn loopback(&self, platform: &Platform) -> Result<Loopback, Failure> {
         let question = &self.question;
@@ -254,28 +298,21 @@ impl Arguments {
 
     fn asked(&self, platform: &Platform, question: &Loopback) -> Asked {
         let options = &self.question;
-        let given: Vec<String> = options.overrides.iter().map(|text| format!(" --set {text}")).collect();
         Asked {
-            schema: if self.sweep { "conic.sim.sweep/1" } else { "conic.sim/1" },
+            schema: if self.sweep { "conic.sim.sweep/2" } else { "conic.sim/2" },
             interface: options.interface_name(),
             features: (options.choice() == Choice::Ccnic).then(|| options.features().to_string()),
             packet_size: options.packet_size,
             burst: question.transmit_burst,
             rx_burst: question.receive_burst,
             queues: self.threads,
+            descriptors: DESCRIPTORS,
             same_socket: options.same_socket,
             prefetch: format!("{:?}", options.prefetch()).to_lowercase(),
             beyond: self.switches.report(),
             seed: options.seed,
             offered_mpps: self.rate,
-            platform: PlatformReport {
-                name: platform.name().to_owned(),
-                description: platform.description().to_owned(),
-                overrides: options.overrides.clone(),
-                values: platform.entries().filter(|entry| !entry.key.starts_with("inputs.")).count(),
-                guesses: platform.entries().filter(|entry| entry.source == Source::Guess).count(),
-                guesses_listed_by: format!("conic platform show {}{} --guesses", options.platform, given.concat()),
-            },
+            platform: PlatformReport::of(platform, &options.platform, &options.overrides),
         }
     }
 }
@@ -293,13 +330,15 @@ impl Figures {
                 min: rounded(outcome.minimum_nanoseconds, 1),
                 p50: rounded(outcome.median_nanoseconds, 1),
                 p99: rounded(outcome.p99_nanoseconds, 1),
+                p999: rounded(outcome.p999_nanoseconds, 1),
             },
             host: remote(outcome.host),
             nic: remote(outcome.nic),
             link_bytes_per_packet: outcome.link_bytes.map(|bytes| rounded(bytes, 1)),
             link_utilisation: outcome.link_utilisation.map(|share| rounded(share, 4)),
             packets: outcome.packets,
-            lost_or_corrupt: outcome.wrong,
+            lost: outcome.lost,
+            corrupt: outcome.corrupt,
             operations: outcome.operations,
             events: outcome.events,
             simulated_seconds: outcome.simulated_seconds,
@@ -333,10 +372,10 @@ fn print(report: &Report) {
     println!();
     let (mpps, gbps) = (three_digits(figures.mpps), three_digits(figures.gbps));
     println!("    rate     {mpps} Mpps, {gbps} Gb/s");
-    let LatencyReport { min, p50, p99 } = figures.latency_ns;
-    let [least, median, most] = [min, p50, p99].map(nanoseconds);
+    let LatencyReport { min, p50, p99, p999 } = figures.latency_ns;
+    let [min, median, p99, p999] = [min, p50, p99, p999].map(nanoseconds);
     let loop_ = if asked.offered_mpps.is_some() { "open loop" } else { "closed loop" };
-    println!("    latency  min {least}, p50 {median}, p99 {most} (round trip, {loop_})");
+    println!("    latency  min {min}, p50 {median}, p99 {p99}, p99.9 {p999} (round trip, {loop_})");
     if let Some(trip) = report.one_line_round_trip_ns {
         let trips = three_digits(p50 / trip.max(0.1));
         println!("             p50 is {trips} round trips of a line; one takes {}", nanoseconds(trip));
@@ -352,9 +391,11 @@ fn print(report: &Report) {
         "    link     {to_nic} bytes a packet to the NIC and {to_host} back; {there}% and {back}% of its time used"
     );
     println!();
-    match figures.lost_or_corrupt {
-        0 => println!("  loss     none of {} packets; every payload came back as it was sent", count(figures.packets)),
-        wrong => println!("  loss     {} lost or corrupt", count(wrong)),
+    match (figures.lost, figures.corrupt) {
+        (0, 0) => {
+            println!("  loss     none of {} packets; every payload came back as it was sent", count(figures.packets))
+        }
+        (lost, corrupt) => println!("  loss     {} lost, {} corrupt", count(lost), count(corrupt)),
     }
     print_guesses(&asked.platform);
     if let Some(seen) = &report.probes {

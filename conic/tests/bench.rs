@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -80,6 +81,24 @@ fn loopback_prints_what_it_promises_over_each_interface() {
         assert!(report["machine"]["processor"].is_string() && report["placement"].is_string());
         assert!(report["placements"].as_array().is_some_and(|places| !places.is_empty()));
     }
+}
+
+/// What loopback says of a machine that exists, and the simulator has nothing of.
+const NATIVE_ONLY: [&str; 6] = ["dropped_slices", "machine", "placement", "placements", "restless", "slices"];
+
+/// The keys of an object.
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+#[test]
+fn sim_prints_what_loopback_does() {
+    let Some(_alone) = can_measure() else { return };
+    let native = json("bench loopback --duration 20ms --json", 0);
+    let modelled = json("sim --packets 100 --window 4 --json", 0);
+    let missing: Vec<&str> = keys(&native).difference(&keys(&modelled)).copied().collect();
+    assert_eq!(missing, NATIVE_ONLY);
+    assert_eq!(keys(&native["latency_ns"]), keys(&modelled["latency_ns"]));
 }
 
 #[test]

@@ -48,10 +48,10 @@ fn sim_answers_as_loopback_does() {
         assert_eq!(report["interface"], interface);
         assert_eq!(report["features"].is_string(), interface == "ccnic");
         assert_eq!([&report["packet_size"], &report["window"], &report["burst"]], [64, 16, 32]);
-        assert_eq!(report["lost_or_corrupt"], 0);
+        assert_eq!([&report["lost"], &report["corrupt"]], [0, 0]);
         is_positive(&report["mpps"], "mpps");
         is_positive(&report["gbps"], "gbps");
-        for key in ["min", "p50", "p99"] {
+        for key in ["min", "p50", "p99", "p999"] {
             is_positive(&report["latency_ns"][key], key);
         }
         is_positive(&report["link_bytes_per_packet"][0], "link_bytes_per_packet");
@@ -118,6 +118,9 @@ fn questions_that_cannot_be_are_refused_with_what_to_do() {
         ("sim --interface pcie --platform icx-cx6 --same-socket", "behind its link"),
         ("sim --rate 0", "0.001 to 10000"),
         ("sim --features quick", "there is no feature"),
+        ("sim --platform agilex7", "conic sim cxl asks a machine of its model"),
+        ("sim --platform enzian", "conic sim pio asks a machine of its model"),
+        ("sim --window 1 cxl", "cannot be used with"),
         ("trace --interface pcie", "icx-e810"),
         ("trace --number 33", "33"),
         ("trace --platform enzian", "conic trace call, receive or transmit --platform enzian"),
@@ -366,7 +369,7 @@ fn sim_has_the_switches_beyond_the_paper() {
     assert!(sim("--window 1")["beyond"].is_null(), "nothing is switched on");
     let latency = |arguments: &str| {
         let report = sim(arguments);
-        assert_eq!(report["lost_or_corrupt"], 0);
+        assert_eq!([&report["lost"], &report["corrupt"]], [0, 0]);
         report["latency_ns"]["p50"].as_f64().expect("a latency")
     };
     let polled = latency("--window 1 --queue-pairs 200");

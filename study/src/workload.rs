@@ -146,6 +146,8 @@ pub struct LoopbackOutcome {
     pub median_from_writing_nanoseconds: f64,
     /// 99th percentile, nanoseconds.
     pub p99_nanoseconds: f64,
+    /// What 99.9% do not exceed, nanoseconds.
+    pub p999_nanoseconds: f64,
     /// The lowest, nanoseconds.
     pub minimum_nanoseconds: f64,
     /// What the NIC's agents did, a packet.
@@ -158,12 +160,21 @@ pub struct LoopbackOutcome {
     pub link_bytes: [f64; 2],
     /// Packets measured.
     pub packets: u64,
-    /// Packets lost or spoilt: must be zero.
-    pub wrong: u64,
+    /// Packets lost: must be zero.
+    pub lost: u64,
+    /// Packets spoilt, out of order, or twice there: must be zero.
+    pub corrupt: u64,
     /// Simulated time, seconds.
     pub simulated_seconds: f64,
     /// Memory operations that were simulated.
     pub operations: u64,
     /// Events of the engine.
     pub events: u64,
+}
+
+impl LoopbackOutcome {
+    /// Packets lost or spoilt: must be zero.
+    pub fn wrong(&self) -> u64 {
+        self.lost + self.corrupt
+    }
 }

@@ -37,6 +37,7 @@ fn one_line() -> Calls {
         service: Time::ZERO,
         calls: (10, 100),
         disturbances: Disturbances::default(),
+        timer: None,
     }
 }
 

@@ -45,7 +45,7 @@ fn another_model_another_question_and_damage_are_no_answer() {
     for end in (0..text.len()).filter(|&end| text.is_char_boundary(end)) {
         assert_eq!(decode(&text[..end], "1", one), None, "cut after {end} bytes");
     }
-    for damaged in ["", "null", "[]", "{}", &text.replace("\"wrong\":0", "\"wrong\":-1"), &format!("{text}{text}")] {
+    for damaged in ["", "null", "[]", "{}", &text.replace("\"lost\":0", "\"lost\":-1"), &format!("{text}{text}")] {
         assert_eq!(decode(damaged, "1", one), None, "{damaged}");
     }
 }
@@ -82,7 +82,7 @@ fn spoilt_packets_are_no_answer() {
             &self,
             question: &conic_study::workload::Loopback,
         ) -> Result<LoopbackOutcome, conic_study::workload::Failure> {
-            Ok(LoopbackOutcome { wrong: 1, ..Formulas.loopback(question)? })
+            Ok(LoopbackOutcome { lost: 1, ..Formulas.loopback(question)? })
         }
         common::as_formulas!();
     }

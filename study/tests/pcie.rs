@@ -30,7 +30,7 @@ fn question(name: &str, threads: usize, window: u64, packet_size: u16, packets: 
 
 fn run(question: &Loopback) -> LoopbackOutcome {
     let outcome = loopback(question).expect("the run ends");
-    assert_eq!(outcome.wrong, 0, "packets lost or spoilt in {question:?}");
+    assert_eq!(outcome.wrong(), 0, "packets lost or spoilt in {question:?}");
     outcome
 }
 

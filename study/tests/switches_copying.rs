@@ -21,7 +21,7 @@ fn question(platform: &str, interface: Interface, packet_size: u16, host: bool, 
 
 fn run(question: &Loopback) -> LoopbackOutcome {
     let outcome = Simulator.loopback(question).expect("a loopback that runs");
-    assert_eq!(outcome.wrong, 0);
+    assert_eq!(outcome.wrong(), 0);
     outcome
 }
 

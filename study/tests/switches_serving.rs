@@ -26,7 +26,7 @@ fn question(queue_pairs: usize, attention: Attention, window: u64) -> Loopback {
 
 fn run(question: &Loopback) -> LoopbackOutcome {
     let outcome = Simulator.loopback(question).expect("a loopback that runs");
-    assert_eq!(outcome.wrong, 0);
+    assert_eq!(outcome.wrong(), 0);
     outcome
 }
 

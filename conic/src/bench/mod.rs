@@ -11,7 +11,7 @@ pub mod failure;
 mod key_value;
 pub mod limits;
 pub mod link;
-mod loopback;
+pub mod loopback;
 mod peers;
 mod pio;
 pub mod placement;

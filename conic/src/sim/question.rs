@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use conic_interface::ccnic::Features;
-use conic_sim::platform::Platform;
+use conic_sim::platform::{Model, Platform, SOCKETS, model_of, names_of};
 use conic_study::workload::{Interface, NicPlace, Prefetching};
 
 use crate::bench::failure::Failure;
@@ -29,6 +29,14 @@ pub enum Prefetch {
     Both,
     /// Nobody's
     None,
+}
+
+/// The name of the model of a platform that is of another model than `wanted`; none where nothing is known of it, or nothing is wrong.
+pub fn other_model(name_or_path: &str, wanted: &Model) -> Option<&'static str> {
+    let model = model_of(name_or_path);
+    // What is not known passes for a machine of two sockets.
+    let is_known = model.name != SOCKETS.name || names_of(SOCKETS).any(|name| name == name_or_path);
+    (is_known && model.name != wanted.name).then_some(model.name)
 }
 
 /// Which machine and which interface.

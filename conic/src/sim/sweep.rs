@@ -7,10 +7,10 @@ use conic_study::simulated::loopback;
 use conic_study::workload::Loopback;
 use serde::Serialize;
 
-use super::{Arguments, Asked, Figures, print_asked, print_guesses, verdict};
+use super::{Asked, Figures, Sockets, print_asked, print_guesses};
 use crate::bench::common::{nanoseconds, three_digits};
 use crate::bench::draw;
-use crate::bench::failure::{Failure, print_json};
+use crate::bench::failure::{Failure, code_of, print_json};
 use crate::bench::progress::Progress;
 use crate::bench::sweep::WINDOWS;
 use crate::spread::on_all_cores;
@@ -36,19 +36,20 @@ struct Report {
 /// # Errors
 ///
 /// If the question cannot be answered, or the chart not be written.
-pub fn main(arguments: &Arguments, question: &Loopback, asked: Asked) -> Result<ExitCode, Failure> {
+pub fn main(arguments: &Sockets, question: &Loopback, asked: Asked) -> Result<ExitCode, Failure> {
     writable::file(&arguments.svg, "--svg")?;
     let mut progress = Progress::new();
     progress.start(format!("simulating {} points", WINDOWS.len()));
     let points = points(arguments, question)?;
     progress.clear();
-    let wrong = points.iter().map(|point| point.figures.lost_or_corrupt).sum();
+    let sum = |of: fn(&Figures) -> u64| points.iter().map(|point| of(&point.figures)).sum();
+    let (lost, corrupt) = (sum(|figures| figures.lost), sum(|figures| figures.corrupt));
     let chart = chart(&points, &asked);
     draw::to_file(std::slice::from_ref(&chart), &arguments.svg)?;
     let report = Report { asked, points, svg: arguments.svg.display().to_string() };
     if arguments.json {
         print_json(&report)?;
-        return Ok(verdict(wrong));
+        return Ok(code_of(lost, corrupt));
     }
     print_asked(&report.asked, "");
     println!("\n    {:>9}  {:>11}  {:>11}  {:>9}  {:>9}  {:>9}", "in flight", "rate", "", "min", "p50", "p99");
@@ -64,11 +65,11 @@ pub fn main(arguments: &Arguments, question: &Loopback, asked: Asked) -> Result<
     println!();
     draw::on_terminal(&chart);
     println!("chart: {}", report.svg);
-    Ok(verdict(wrong))
+    Ok(code_of(lost, corrupt))
 }
 
 /// All points, on all cores.
-fn points(arguments: &Arguments, question: &Loopback) -> Result<Vec<SweepPoint>, Failure> {
+fn points(arguments: &Sockets, question: &Loopback) -> Result<Vec<SweepPoint>, Failure> {
     let asked = |&window: &u64| {
         let question = Loopback { window, packets: arguments.packets_of(window), ..question.clone() };
         (window, loopback(&question))

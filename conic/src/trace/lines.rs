@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use conic_fabric::Time;
 use conic_interface::pio::Behaviour;
 use conic_load::Function;
-use conic_sim::eci::{Disturbances, EciParameters};
-use conic_sim::platform::{ECI, Platform, model_of};
+use conic_sim::eci::EciParameters;
+use conic_sim::platform::{CXL, Platform, SOCKETS};
 use conic_sim::probe::SpanRecord;
 use conic_study::coherent_pio::calling::{Makes, service};
 use conic_study::coherent_pio::exchange::{CALL, Calls, observed_calls};
-use conic_study::coherent_pio::frames::{Around, Arrives, FRAME, Frames, observed_receive, observed_transmit};
+use conic_study::coherent_pio::frames::{Arrives, FRAME, Frames, observed_receive, observed_transmit};
 use serde::Serialize;
 
 use super::output::{MessageReport, Output, OwnersReport, messages, owners, table};
 use super::{Followed, Recorded, TRIPS};
 use crate::bench::common::nanoseconds;
 use crate::bench::failure::{Failure, print_json};
-use crate::value::span;
+use crate::sim::lines::{LinesQuestion, Returns, frames, wait};
 
 /// Every message that one call of a function on the device causes
 ///
@@ -81,24 +81,10 @@ pub struct Transmit {
 /// Which machine, and what becomes of what is found.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
-    /// The machine, whose device is home to coherent lines: enzian, cxl3-mem (nearly all of whose values are guesses), or the path of a
-    /// file that ends in .toml
-    #[arg(long, value_name = "NAME|FILE", default_value = "enzian")]
-    platform: String,
-    /// Replace a value of the platform, in its unit or with one of its own, as in link.crossing=40ns; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    overrides: Vec<String>,
+    #[command(flatten)]
+    question: LinesQuestion,
     #[command(flatten)]
     pub output: Output,
-}
-
-/// How a device returns a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Returns {
-    /// To write: the next request's stores are silent
-    Exclusive,
-    /// To read: the next request's first store to each line asks to write it
-    Shared,
 }
 
 /// What messages and owners mean, below the examples of each.
@@ -145,23 +131,9 @@ const TRANSMITTED: &str = explained!(
 /// Those before the one that is shown.
 const WARM: u64 = 16;
 
-/// Reads how long a load may wait for its frame: less than until it is told to try again.
-fn wait(text: &str) -> Result<Time, String> {
-    let time = span(text)?;
-    match time.nanoseconds() {
-        ..=10_000_000 => Ok(time),
-        _ => Err(format!("a time from 1us to 10ms is wanted, not \"{text}\"")),
-    }
-}
-
-impl Returns {
-    fn name(self) -> &'static str {
-        match self {
-            Returns::Exclusive => "exclusive",
-            Returns::Shared => "shared",
-        }
-    }
-}
+/// The frames of a run, and what the pauses between them are drawn from.
+const FRAMES: (u64, u64) = (WARM, TRIPS as u64);
+const SEED: u64 = 1;
 
 /// What is followed, in words and for programs.
 #[derive(Clone, Debug, Serialize)]
@@ -229,7 +201,7 @@ impl Receive {
     /// What cannot be asked for, or written.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let platform = self.common.platform()?;
-        let question = Frames { prefetch: self.prefetch, ..frames(&platform, self.packet_size) };
+        let question = Frames { prefetch: self.prefetch, ..frames(&platform, self.packet_size, FRAMES, SEED) };
         let subject = Subject {
             what: "receive",
             title: format!("a received frame of {} bytes", self.packet_size),
@@ -255,7 +227,7 @@ impl Transmit {
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let platform = self.common.platform()?;
         let exclusive = self.returns == Returns::Exclusive;
-        let question = Frames { exclusive, ..frames(&platform, self.packet_size) };
+        let question = Frames { exclusive, ..frames(&platform, self.packet_size, FRAMES, SEED) };
         let returns = self.returns.name();
         let subject = Subject {
             what: "transmit",
@@ -271,28 +243,13 @@ impl Transmit {
     }
 }
 
-/// Frames as the study has them for its figures.
-fn frames(platform: &Platform<EciParameters>, bytes: u16) -> Frames {
-    Frames {
-        machine: platform.parameters().on_nic_clock(),
-        bytes: bytes.into(),
-        prefetch: false,
-        exclusive: true,
-        frames: (WARM, TRIPS as u64),
-        disturbances: Disturbances::default(),
-        around: Around { clocks: true, timer: None, pauses: Some(1) },
-    }
-}
-
 impl Common {
     fn platform(&self) -> Result<Platform<EciParameters>, Failure> {
-        let platform = Platform::load_as(&self.platform).and_then(|platform| platform.with(&self.overrides));
-        platform.map_err(|error| {
-            let packets =
-                Platform::names().any(|name| name == self.platform) && model_of(&self.platform).name != ECI.name;
-            let hint = if packets { "; conic trace without a subcommand follows packets on it" } else { "" };
-            Failure::failed(format!("{error}{hint}"))
-        })
+        let hint = |model: &str| match [SOCKETS.name, CXL.name].contains(&model) {
+            true => "; conic trace without a subcommand follows packets on it".to_owned(),
+            false => String::new(),
+        };
+        self.question.platform(hint)
     }
 
     /// Runs a question, which gives how long each took that counts, and shows one of them: `name` is what the recording calls it,

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use conic_fabric::{Core, Device as _, Home, Layout, Time};
 use conic_interface::pio::{Behaviour, Device, Features, Homed, Host, Poll, Shape};
 use conic_sim::eci::{Counters, Disturbances, EciDevice, EciParameters, EciSimulation, Machine};
+use conic_sim::parameters::TimerParameters;
 use conic_sim::{Failure, Role};
 
 use super::calling::{Calling, Makes, Timed};
@@ -41,6 +42,8 @@ pub struct Calls {
     pub calls: (u64, u64),
     /// What else happens.
     pub disturbances: Disturbances,
+    /// The timer interrupt that takes the core.
+    pub timer: Option<TimerParameters>,
 }
 
 impl Calls {
@@ -59,6 +62,7 @@ impl Calls {
             service: Time::ZERO,
             calls,
             disturbances: Disturbances::default(),
+            timer: None,
         }
     }
 
@@ -128,6 +132,9 @@ pub fn observed_calls(question: &Calls, observer: &mut dyn Observer<Machine>) ->
     let mut layout = Layout::new();
     let lines = shape.place(&mut layout, Home::Nic).expect("a shape of whole lines");
     let mut simulation = EciSimulation::new(&question.machine, &layout, question.disturbances);
+    if let Some(timer) = question.timer.clone() {
+        simulation.set_timer(timer);
+    }
     let outcome = Rc::new(RefCell::new(None));
     let (prefetch, into) = (question.prefetch, Rc::clone(&outcome));
     simulation.core("host", Role::Main, move |core| {

@@ -100,6 +100,23 @@ pub struct LoopbackOutcome {
     pub at_host: Vec<u64>,
     /// What crossed the links while they were under way.
     pub counters: Counters,
+    /// When the first packet that counts was back, and when the last was.
+    pub back: Option<(Time, Time)>,
+}
+
+impl LoopbackOutcome {
+    /// Packets a second that came back; none where fewer than two count.
+    pub fn packets_per_second(&self) -> Option<f64> {
+        let (first, last) = self.back.filter(|(first, last)| first < last)?;
+        Some((self.latencies.len() - 1) as f64 / last.since(first).seconds())
+    }
+
+    /// One more that counts is back.
+    fn count(&mut self, made: Time, out: Time) {
+        self.latencies.push(out.since(made).picoseconds());
+        let (first, last) = self.back.unwrap_or((out, out));
+        self.back = Some((first.min(out), last.max(out)));
+    }
 }
 
 /// What a recording calls a packet's stretches, in their order: from when it is made until the NIC begins to deliver it, ...
@@ -434,7 +451,7 @@ fn take_back<D: Device>(
             engine_.note_span(TRANSMIT_STAGE, back, out);
             engine_.note_span(ROUND_TRIP, made, out);
             if number >= question.packets.0 {
-                outcome.borrow_mut().latencies.push(out.since(made).picoseconds());
+                outcome.borrow_mut().count(made, out);
             }
             next += 1;
         });

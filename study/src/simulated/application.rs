@@ -24,7 +24,8 @@ pub(super) struct Measured {
     from_writing: Latency,
     host: AgentAccesses,
     nic: AgentAccesses,
-    wrong: u64,
+    /// Packets lost, and packets spoilt.
+    wrong: [u64; 2],
 }
 
 /// What the threads share.
@@ -225,7 +226,7 @@ pub(super) fn measure(
         from_writing: account.latency_from_writing().clone(),
         host: after.0.since(&before.0),
         nic: after.1.since(&before.1),
-        wrong: account.lost() + account.corrupt(),
+        wrong: [account.lost(), account.corrupt()],
     });
     if thread.number == 0 {
         shared.wire = Some([wire, wire_after]);
@@ -245,14 +246,15 @@ pub(super) fn outcome(
     end: u64,
 ) -> LoopbackOutcome {
     let (mut latency, mut from_writing) = (Latency::new(), Latency::new());
-    let (mut rate, mut packets, mut wrong) = (0.0, 0, 0);
+    let (mut rate, mut packets, mut lost, mut corrupt) = (0.0, 0, 0, 0);
     let (mut host, mut nic) = (AgentAccesses::default(), AgentAccesses::default());
     for thread in &results.threads {
         latency.add(&thread.latency);
         from_writing.add(&thread.from_writing);
         rate += thread.packets as f64 / thread.span.seconds();
         packets += thread.packets;
-        wrong += thread.wrong;
+        lost += thread.wrong[0];
+        corrupt += thread.wrong[1];
         host.add(&thread.host);
         nic.add(&thread.nic);
     }
@@ -270,13 +272,15 @@ pub(super) fn outcome(
         median_nanoseconds: nanoseconds(latency.quantile(0.5)),
         median_from_writing_nanoseconds: nanoseconds(from_writing.quantile(0.5)),
         p99_nanoseconds: nanoseconds(latency.quantile(0.99)),
+        p999_nanoseconds: nanoseconds(latency.quantile(0.999)),
         minimum_nanoseconds: nanoseconds(latency.minimum()),
         nic: each(&nic),
         host: each(&host),
         link_utilisation: after.utilisation_since(&before, links),
         link_bytes: bytes,
         packets,
-        wrong,
+        lost,
+        corrupt,
         simulated_seconds: end as f64 * 1e-12,
         operations,
         events,

@@ -475,7 +475,7 @@ mod tests {
                 Box::new(Counted { wire, rounds: Rc::clone(&shared) })
             });
             let outcome = drive(question, Prepared { nic, ..prepared }, &mut ()).expect("it runs");
-            assert_eq!(outcome.wrong, 0);
+            assert_eq!(outcome.wrong(), 0);
             rounds.get()
         };
         // Also where the window is no multiple of a burst.

@@ -74,8 +74,8 @@ fn loopback(machine: &Parameters, agents: usize, operations: u64, observer: &mut
         ..Loopback::new(machine, Interface::CcNic(Features::best()))
     };
     let outcome = observed_loopback(&question, observer)?;
-    if outcome.wrong > 0 {
-        return Err(format!("{} packets were lost or spoilt on the way", outcome.wrong));
+    if outcome.wrong() > 0 {
+        return Err(format!("{} packets were lost or spoilt on the way", outcome.wrong()));
     }
     Ok(Done { operations: outcome.operations, events: outcome.events, memory_reads: 0 })
 }

@@ -84,8 +84,8 @@ macro_rules! questions {
                     $(Question::$name(question) => Answer::$name(machine.$method(question)?),)*
                 };
                 match &answer {
-                    Answer::Loopback(outcome) if outcome.wrong > 0 => {
-                        Err(Failure(format!("{} of {} packets were lost or spoilt", outcome.wrong, outcome.packets)))
+                    Answer::Loopback(outcome) if outcome.wrong() > 0 => {
+                        Err(Failure(format!("{} of {} packets were lost or spoilt", outcome.wrong(), outcome.packets)))
                     }
                     Answer::KeyValue(outcome) if outcome.wrong > 0 => {
                         Err(Failure(format!("{} requests were lost or answered wrongly", outcome.wrong)))

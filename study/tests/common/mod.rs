@@ -127,6 +127,7 @@ impl Machine for Formulas {
             median_nanoseconds: latency,
             median_from_writing_nanoseconds: latency,
             p99_nanoseconds: latency * 2.0,
+            p999_nanoseconds: latency * 2.0,
             minimum_nanoseconds: alone,
             nic,
             host: nic,
