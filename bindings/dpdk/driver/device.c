@@ -137,7 +137,8 @@ int conic_link_update(struct rte_eth_dev *dev, int wait)
 
 	RTE_SET_USED(wait);
 	conic_port_look(device->port, &state);
-	device->reconnects = state.reconnects;
+	/* Relaxed: a count alone, which goes with nothing else. */
+	__atomic_store_n(&device->reconnects, state.reconnects, __ATOMIC_RELAXED);
 	link.link_status = state.up && dev->data->dev_started ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN;
 	return rte_eth_linkstatus_set(dev, &link);
 }
@@ -147,14 +148,17 @@ void conic_watch_link(void *of)
 {
 	struct device *device = of;
 	struct rte_eth_dev *dev = device->dev;
+	uint64_t reconnects;
 	bool is_up;
 
 	conic_link_update(dev, 0);
 	is_up = dev->data->dev_link.link_status == RTE_ETH_LINK_UP;
+	/* Once: whoever asks for the link on another thread may write it meanwhile, and what was not rung for is rung for by the next look. */
+	reconnects = __atomic_load_n(&device->reconnects, __ATOMIC_RELAXED);
 	/* Also where the daemon was gone for less than a look: a queue may wait for no bell. */
-	if (is_up != device->was_up || device->reconnects != device->watched_reconnects)
+	if (is_up != device->was_up || reconnects != device->watched_reconnects)
 		conic_interrupts_ring(device);
-	device->watched_reconnects = device->reconnects;
+	device->watched_reconnects = reconnects;
 	/* Not by what the update answers: an application that asks for the link may have seen the change first. */
 	if (is_up != device->was_up) {
 		device->was_up = is_up;
