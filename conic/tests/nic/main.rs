@@ -24,6 +24,7 @@ use conic_interface::ccnic::Geometry;
 use conic_load::{ClosedLoop, Workload};
 use conic_native::clock;
 use conic_port::{MAX_FRAME, Port, PortSpec, Receive, Transmit};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::TempDir;
 use waiting::wait_until;
 
@@ -343,10 +344,14 @@ fn a_queue_that_waits_finds_its_daemon_dead() {
 
 #[test]
 fn a_daemon_that_dies_is_noticed_at_once_by_who_polls_and_by_who_waits() {
-    let notices: [fn(&mut conic_client::Queue); 2] = [
+    let notices: [fn(&mut Queue); 2] = [
         |queue| _ = queue.receive(&mut Vec::new(), 32),
-        // Longer than it may take to notice.
-        |queue| _ = queue.wait(Duration::from_secs(5)),
+        |queue| {
+            queue.arm();
+            let longer_than_it_may_take = Timespec { tv_sec: 5, tv_nsec: 0 };
+            let _ = poll(&mut [PollFd::new(&queue.bell(), PollFlags::IN)], Some(&longer_than_it_may_take));
+            queue.disarm();
+        },
     ];
     for notice in notices {
         let took = (0..5).map(|_| {
