@@ -111,7 +111,7 @@ mod tests {
         let cut = good[..good.len() - 1].to_owned();
         for wrong in [
             cut,
-            good.replace(VERSION, "conic-2"),
+            good.replace(VERSION, "conic-1"),
             good.replace("256", "-1"),
             good.replace("phase", "phrase"),
             good.replacen(' ', "  ", 1),

@@ -10,8 +10,8 @@ use super::ring::{ADDRESS, Consumer, DESCRIPTOR, Offsets, Producer};
 use crate::netdevice;
 
 /// Attempts while a queue or an interface is busy, with a pause between two: what was closed, by this process or another
-/// that has ended, is let go of a little later.
-const ATTEMPTS: u32 = 50;
+/// that has ended, is let go of a little later: on a loaded machine by more than half a second.
+const ATTEMPTS: u32 = 200;
 /// Nanoseconds of that pause.
 const PAUSE: u64 = 10_000_000;
 
