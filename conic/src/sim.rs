@@ -25,7 +25,7 @@ mod queues;
 mod sweep;
 mod switches;
 
-use question::{Choice, Question, other_model};
+use question::{Choice, Question};
 use queues::Looking;
 use switches::{SwitchArguments, SwitchReport};
 
@@ -221,10 +221,7 @@ fn elsewhere(model: &str) -> String {
 }
 
 fn run(arguments: &Sockets) -> Result<ExitCode, Failure> {
-    let platform = arguments.question.platform().map_err(|failure| {
-        let hint = other_model(&arguments.question.platform, SOCKETS).map(elsewhere).unwrap_or_default();
-        Failure::failed(format!("{failure}{hint}"))
-    })?;
+    let platform = arguments.question.platform(elsewhere)?;
     let question = arguments.loopback(&platform)?;
     let asked = arguments.asked(&platform, &question);
     if arguments.sweep {

@@ -8,7 +8,7 @@
 //! | `kept`, `closing` | regions of those that have left; connections that take long to close |
 //! | `network`, `ports`, `mirror` | threads and who is served by which; ports that come and go; copies of frames |
 //! | `operator`, `metrics` | what operators and Prometheus ask |
-//! | `adopt` | a new daemon takes over |
+//! | `adopt`, `end` | a new daemon takes over; how this one ends |
 
 mod address;
 pub(crate) mod adopt;

@@ -4,12 +4,12 @@ use std::ops::RangeInclusive;
 
 use clap::Args;
 use conic_sim::cxl::CxlParameters;
-use conic_sim::platform::{CXL, Platform};
+use conic_sim::platform::Platform;
 use conic_study::cxl_nic::advise::choose;
 use conic_study::cxl_nic::loopback::{Attachment, Design};
 use conic_study::cxl_nic::{ccnic, layout, optimal};
 
-use super::question::{Question, other_model};
+use super::question::{Question, load};
 use crate::bench::failure::Failure;
 
 /// Which machine with its device, which design, and which packets.
@@ -96,17 +96,13 @@ impl DesignQuestion {
         })
     }
 
-    /// The platform with what is replaced. `elsewhere` says what asks the same of a machine of another model.
+    /// The platform: see [`load`].
     ///
     /// # Errors
     ///
-    /// There is none of that name and model, or what is wrong with it.
+    /// As [`load`].
     pub fn platform(&self, elsewhere: impl Fn(&str) -> String) -> Result<Platform<CxlParameters>, Failure> {
-        let platform = Platform::load_as(&self.platform).and_then(|platform| platform.with(&self.overrides));
-        platform.map_err(|error| {
-            let hint = other_model(&self.platform, CXL).map(elsewhere).unwrap_or_default();
-            Failure::failed(format!("{error}{hint}"))
-        })
+        load(&self.platform, &self.overrides, elsewhere)
     }
 
     /// The design that is named, or the usual one.

@@ -1,12 +1,16 @@
-//! Which machine whose device is home to coherent lines: options that `conic sim pio` and `conic trace call`, `receive` and `transmit` share.
+//! Which machine whose device is home to coherent lines, and what it is asked: options that `conic sim pio` and `conic trace call`, `receive` and `transmit` share.
 
 use clap::{Args, ValueEnum};
 use conic_fabric::Time;
+use conic_interface::pio::Behaviour;
+use conic_load::Function;
 use conic_sim::eci::{Disturbances, EciParameters};
-use conic_sim::platform::{ECI, Platform};
+use conic_sim::platform::Platform;
+use conic_study::coherent_pio::calling::{Makes, service};
+use conic_study::coherent_pio::exchange::Calls;
 use conic_study::coherent_pio::frames::{Around, Frames};
 
-use super::question::other_model;
+use super::question::load;
 use crate::bench::failure::Failure;
 use crate::value::span;
 
@@ -42,17 +46,67 @@ impl Returns {
 }
 
 impl LinesQuestion {
-    /// The platform with what is replaced. `elsewhere` says what asks the same of a machine of another model.
+    /// The platform: see [`load`].
     ///
     /// # Errors
     ///
-    /// There is none of that name and model, or what is wrong with it.
+    /// As [`load`].
     pub fn platform(&self, elsewhere: impl Fn(&str) -> String) -> Result<Platform<EciParameters>, Failure> {
-        let platform = Platform::load_as(&self.platform).and_then(|platform| platform.with(&self.overrides));
-        platform.map_err(|error| {
-            let hint = other_model(&self.platform, ECI).map(elsewhere).unwrap_or_default();
-            Failure::failed(format!("{error}{hint}"))
-        })
+        load(&self.platform, &self.overrides, elsewhere)
+    }
+}
+
+/// Which frames.
+#[derive(Clone, Debug, Args)]
+pub struct FrameQuestion {
+    /// Bytes of a frame, 60 to 9600; half of a control line is the frame's
+    #[arg(long, visible_alias = "packet-size", value_name = "BYTES", default_value_t = 64,
+          value_parser = clap::value_parser!(u16).range(60..=9600))]
+    pub bytes: u16,
+}
+
+/// Which calls.
+#[derive(Clone, Debug, Args)]
+pub struct CallQuestion {
+    /// Bytes of a request, 1 to 65536; a line has 8 less than it has bytes, and longer requests take a group of lines
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    bytes: u32,
+    /// What the device computes: echo, bloom (eight 64-bit hashes of each 128 bytes), or checksum (RFC 1071)
+    #[arg(long, value_name = "NAME", default_value = "echo")]
+    function: Function,
+    /// How the device returns a line that was asked for to read
+    #[arg(long, value_enum, default_value_t = Returns::Exclusive)]
+    returns: Returns,
+}
+
+impl CallQuestion {
+    /// Bytes of a request.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// Bytes of its response.
+    pub fn response_bytes(&self) -> usize {
+        Makes::Result(self.function).response_bytes(self.bytes())
+    }
+
+    /// The function's name.
+    pub fn function(&self) -> &'static str {
+        self.function.name()
+    }
+
+    /// How the device returns a line.
+    pub fn returns(&self) -> &'static str {
+        self.returns.name()
+    }
+
+    /// So many calls before the first that counts, and so many that count.
+    pub fn calls(&self, machine: &EciParameters, calls: (u64, u64)) -> Calls {
+        Calls {
+            behaviour: Behaviour { exclusive: self.returns == Returns::Exclusive, ..Behaviour::default() },
+            service: service(self.function, self.bytes(), &machine.device, machine.device.cycle),
+            ..Calls::new(machine, self.bytes(), Makes::Result(self.function), calls)
+        }
     }
 }
 

@@ -5,18 +5,15 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use conic_fabric::Time;
-use conic_interface::pio::Behaviour;
-use conic_load::Function;
 use conic_sim::eci::EciParameters;
 use conic_sim::parameters::TimerParameters;
 use conic_sim::platform::Platform;
-use conic_study::coherent_pio::calling::{Makes, service};
 use conic_study::coherent_pio::exchange::{Calls, CallsOutcome, calls};
 use conic_study::coherent_pio::frames::{Arrives, Frames, receive, transmit};
 use conic_study::coherent_pio::percentile;
 use serde::Serialize;
 
-use super::lines::{LinesQuestion, Returns, frames, wait};
+use super::lines::{CallQuestion, FrameQuestion, LinesQuestion, Returns, frames, wait};
 use super::{PlatformReport, elsewhere, print_guesses};
 use crate::bench::common::{nanoseconds, three_digits};
 use crate::bench::failure::{Failure, print_json};
@@ -128,27 +125,18 @@ struct Transmit {
 struct Call {
     #[command(flatten)]
     common: Common,
-    /// Bytes of a request, 1 to 65536; a line has 8 less than it has bytes, and longer requests take a group of lines
-    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    bytes: u32,
-    /// What the device computes: echo, bloom (eight 64-bit hashes of each 128 bytes), or checksum (RFC 1071)
-    #[arg(long, value_name = "NAME", default_value = "echo")]
-    function: Function,
+    #[command(flatten)]
+    call: CallQuestion,
     /// The driver asks for the lines of a response one after the other, instead of for all of a group together
     #[arg(long)]
     one_by_one: bool,
-    /// How the device returns a line that was asked for to read
-    #[arg(long, value_enum, default_value_t = Returns::Exclusive)]
-    returns: Returns,
 }
 
 /// Which frames.
 #[derive(Clone, Debug, Args)]
 struct Frame {
-    /// Bytes of a frame, 60 to 9600; half of a control line is the frame's
-    #[arg(long, visible_alias = "packet-size", value_name = "BYTES", default_value_t = 64,
-          value_parser = clap::value_parser!(u16).range(60..=9600))]
-    bytes: u16,
+    #[command(flatten)]
+    frame: FrameQuestion,
     /// The seed of the pauses between frames; the same seed gives the same result
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -319,7 +307,7 @@ impl Common {
 
 /// The frames that are asked for, but for what only one way has.
 fn asked(common: &Common, frame: &Frame, platform: &Platform<EciParameters>) -> Result<Frames, Failure> {
-    let mut question = frames(platform, frame.bytes, (WARM, common.count()), frame.seed);
+    let mut question = frames(platform, frame.frame.bytes, (WARM, common.count()), frame.seed);
     question.around.timer = common.timer()?;
     Ok(question)
 }
@@ -351,17 +339,10 @@ impl Transmit {
 
 impl Call {
     fn report(&self) -> Result<Report, Failure> {
-        let Call { common, bytes, function, one_by_one, returns } = self;
+        let Call { common, call, one_by_one } = self;
         let platform = common.platform()?;
-        let (machine, bytes) = (platform.parameters(), *bytes as usize);
-        let makes = Makes::Result(*function);
-        let behaviour = Behaviour { exclusive: *returns == Returns::Exclusive, ..Behaviour::default() };
-        let mut question = Calls {
-            behaviour,
-            service: service(*function, bytes, &machine.device, machine.device.cycle),
-            timer: common.timer()?,
-            ..Calls::new(machine, bytes, makes, (WARM, common.count()))
-        };
+        let mut question =
+            Calls { timer: common.timer()?, ..call.calls(platform.parameters(), (WARM, common.count())) };
         // Where there are several lines.
         let longer = question.prefetch;
         question.prefetch &= !one_by_one;
@@ -370,29 +351,30 @@ impl Call {
             schema: "conic.sim.pio/1",
             what: "call",
             platform: PlatformReport::of(&platform, &common.question.platform, &common.question.overrides),
-            bytes,
-            returns: Some(returns.name()),
+            bytes: call.bytes(),
+            returns: Some(call.returns()),
             prefetch: longer.then_some(question.prefetch),
             after_ns: None,
             tick_ns: question.timer.as_ref().map(|timer| timer.span as f64 / 1e3),
             seed: None,
             count: outcome.latencies.len(),
             latency_ns: Percentiles::of(&outcome.latencies),
-            calling: Some(Calling::of(&outcome, bytes, makes.response_bytes(bytes), *function)),
+            calling: Some(Calling::of(&outcome, call)),
             timed: "from before a request is written until its response was read",
         })
     }
 }
 
 impl Calling {
-    fn of(outcome: &CallsOutcome, bytes: usize, response_bytes: usize, function: Function) -> Calling {
+    fn of(outcome: &CallsOutcome, call: &CallQuestion) -> Calling {
+        let response_bytes = call.response_bytes();
         let calls = outcome.latencies.len() as f64;
         let a_call = |(kind, count)| (kind, rounded(count as f64 / calls, 3));
         Calling {
             response_bytes,
-            function: function.name(),
+            function: call.function(),
             calls_per_second: rounded(calls / outcome.elapsed.seconds(), 0),
-            gib_per_second: rounded(outcome.bytes_per_second(bytes + response_bytes) / f64::from(1 << 30), 3),
+            gib_per_second: rounded(outcome.bytes_per_second(call.bytes() + response_bytes) / f64::from(1 << 30), 3),
             messages_per_call: outcome.counters.messages.iter().map(a_call).collect(),
             try_agains: outcome.try_agains,
         }

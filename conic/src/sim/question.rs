@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use conic_interface::ccnic::Features;
-use conic_sim::platform::{Model, Platform, SOCKETS, model_of, names_of};
+use conic_sim::platform::{Model, ParameterSet, Platform, SOCKETS, model_of, names_of};
 use conic_study::workload::{Interface, NicPlace, Prefetching};
 
 use crate::bench::failure::Failure;
@@ -32,11 +32,28 @@ pub enum Prefetch {
 }
 
 /// The name of the model of a platform that is of another model than `wanted`; none where nothing is known of it, or nothing is wrong.
-pub fn other_model(name_or_path: &str, wanted: &Model) -> Option<&'static str> {
+fn other_model(name_or_path: &str, wanted: &Model) -> Option<&'static str> {
     let model = model_of(name_or_path);
     // What is not known passes for a machine of two sockets.
     let is_known = model.name != SOCKETS.name || names_of(SOCKETS).any(|name| name == name_or_path);
     (is_known && model.name != wanted.name).then_some(model.name)
+}
+
+/// A platform with what is replaced of it. `elsewhere` says what asks the same of a machine of another model, behind what is wrong then.
+///
+/// # Errors
+///
+/// There is none of that name and model, or what is wrong with it.
+pub fn load<P: ParameterSet>(
+    name_or_path: &str,
+    overrides: &[String],
+    elsewhere: impl Fn(&str) -> String,
+) -> Result<Platform<P>, Failure> {
+    let platform = Platform::load_as(name_or_path).and_then(|platform| platform.with(overrides));
+    platform.map_err(|error| {
+        let hint = other_model(name_or_path, P::MODEL).map(elsewhere).unwrap_or_default();
+        Failure::failed(format!("{error}{hint}"))
+    })
 }
 
 /// Which machine and which interface.
@@ -69,14 +86,13 @@ pub struct Question {
 }
 
 impl Question {
-    /// The platform with what is replaced.
+    /// The platform: see [`load`].
     ///
     /// # Errors
     ///
-    /// There is none of that name, or what is wrong with it.
-    pub fn platform(&self) -> Result<Platform, Failure> {
-        let platform = Platform::load(&self.platform).and_then(|platform| platform.with(&self.overrides));
-        platform.map_err(|error| Failure::failed(error.to_string()))
+    /// As [`load`].
+    pub fn platform(&self, elsewhere: impl Fn(&str) -> String) -> Result<Platform, Failure> {
+        load(&self.platform, &self.overrides, elsewhere)
     }
 
     /// The interface with its switches.

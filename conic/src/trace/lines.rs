@@ -5,13 +5,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use conic_fabric::Time;
-use conic_interface::pio::Behaviour;
-use conic_load::Function;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::{CXL, Platform, SOCKETS};
 use conic_sim::probe::SpanRecord;
-use conic_study::coherent_pio::calling::{Makes, service};
-use conic_study::coherent_pio::exchange::{CALL, Calls, observed_calls};
+use conic_study::coherent_pio::exchange::{CALL, observed_calls};
 use conic_study::coherent_pio::frames::{Arrives, FRAME, Frames, observed_receive, observed_transmit};
 use serde::Serialize;
 
@@ -19,7 +16,7 @@ use super::output::{MessageReport, Output, OwnersReport, messages, owners, table
 use super::{Followed, Recorded, TRIPS};
 use crate::bench::common::nanoseconds;
 use crate::bench::failure::{Failure, print_json};
-use crate::sim::lines::{LinesQuestion, Returns, frames, wait};
+use crate::sim::lines::{CallQuestion, FrameQuestion, LinesQuestion, Returns, frames, wait};
 
 /// Every message that one call of a function on the device causes
 ///
@@ -30,15 +27,8 @@ use crate::sim::lines::{LinesQuestion, Returns, frames, wait};
 pub struct Call {
     #[command(flatten)]
     pub common: Common,
-    /// Bytes of a request, 1 to 65536; a line has 8 less than it has bytes, and longer requests take a group of lines
-    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    bytes: u32,
-    /// What the device computes: echo, bloom (eight 64-bit hashes of each 128 bytes), or checksum (RFC 1071)
-    #[arg(long, value_name = "NAME", default_value = "echo")]
-    function: Function,
-    /// How the device returns a line that was asked for to read
-    #[arg(long, value_enum, default_value_t = Returns::Exclusive)]
-    returns: Returns,
+    #[command(flatten)]
+    call: CallQuestion,
 }
 
 /// Every message that one frame from the NIC causes
@@ -50,9 +40,8 @@ pub struct Call {
 pub struct Receive {
     #[command(flatten)]
     pub common: Common,
-    /// Bytes of a frame, 60 to 9600; half of a control line is the frame's
-    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
-    packet_size: u16,
+    #[command(flatten)]
+    frame: FrameQuestion,
     /// The driver asks for all overflow lines of a frame together; the published one does not
     #[arg(long)]
     prefetch: bool,
@@ -70,9 +59,8 @@ pub struct Receive {
 pub struct Transmit {
     #[command(flatten)]
     pub common: Common,
-    /// Bytes of a frame, 60 to 9600; half of a control line is the frame's
-    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
-    packet_size: u16,
+    #[command(flatten)]
+    frame: FrameQuestion,
     /// How the NIC returns a line that was asked for to read
     #[arg(long, value_enum, default_value_t = Returns::Exclusive)]
     returns: Returns,
@@ -117,21 +105,21 @@ const CALLS: &str = explained!(
 const RECEIVED: &str = explained!(
     "Examples:
   conic trace receive                              64 bytes, in half of a line
-  conic trace receive --packet-size 1500 --prefetch
+  conic trace receive --bytes 1500 --prefetch
   conic trace receive --after 50us                 the load waits at the NIC for the frame"
 );
 
 const TRANSMITTED: &str = explained!(
     "Examples:
   conic trace transmit                             64 bytes, in half of a line
-  conic trace transmit --packet-size 1500          with overflow lines
+  conic trace transmit --bytes 1500                with overflow lines
   conic trace transmit --returns shared            what each frame pays for its first store"
 );
 
 /// Those before the one that is shown.
 const WARM: u64 = 16;
 
-/// The frames of a run, and what the pauses between them are drawn from.
+/// The frames or calls of a run, and what the pauses between frames are drawn from.
 const FRAMES: (u64, u64) = (WARM, TRIPS as u64);
 const SEED: u64 = 1;
 
@@ -170,20 +158,14 @@ impl Call {
     /// What cannot be asked for, or written.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let platform = self.common.platform()?;
-        let (machine, bytes) = (platform.parameters(), self.bytes as usize);
-        let makes = Makes::Result(self.function);
-        let service = service(self.function, bytes, &machine.device, machine.device.cycle);
-        let behaviour = Behaviour { exclusive: self.returns == Returns::Exclusive, ..Behaviour::default() };
-        let calls = (WARM, TRIPS as u64);
-        let question = Calls { behaviour, service, ..Calls::new(machine, bytes, makes, calls) };
-        let response = makes.response_bytes(bytes);
-        let (function, returns) = (self.function.name(), self.returns.name());
+        let question = self.call.calls(platform.parameters(), FRAMES);
+        let (bytes, function, returns) = (self.call.bytes(), self.call.function(), self.call.returns());
         let subject = Subject {
             what: "call",
             title: format!("a call with {bytes} bytes ({function}) over lines that come back {returns}"),
             timed: "from before the request is written until the response was read",
             bytes,
-            response_bytes: Some(response),
+            response_bytes: Some(self.call.response_bytes()),
             function: Some(function),
             returns,
         };
@@ -201,10 +183,10 @@ impl Receive {
     /// What cannot be asked for, or written.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let platform = self.common.platform()?;
-        let question = Frames { prefetch: self.prefetch, ..frames(&platform, self.packet_size, FRAMES, SEED) };
+        let question = Frames { prefetch: self.prefetch, ..frames(&platform, self.frame.bytes, FRAMES, SEED) };
         let subject = Subject {
             what: "receive",
-            title: format!("a received frame of {} bytes", self.packet_size),
+            title: format!("a received frame of {} bytes", self.frame.bytes),
             timed: "from its last beat at the port until the CPU has it",
             bytes: question.bytes,
             response_bytes: None,
@@ -212,9 +194,8 @@ impl Receive {
             returns: Returns::Exclusive.name(),
         };
         let arrives = self.after.map_or(Arrives::WithTheLoad, Arrives::After);
-        self.common.follow(&platform, subject, FRAME, "--packet-size", |recorded| {
-            observed_receive(&question, arrives, recorded)
-        })
+        self.common
+            .follow(&platform, subject, FRAME, "--bytes", |recorded| observed_receive(&question, arrives, recorded))
     }
 }
 
@@ -227,19 +208,18 @@ impl Transmit {
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let platform = self.common.platform()?;
         let exclusive = self.returns == Returns::Exclusive;
-        let question = Frames { exclusive, ..frames(&platform, self.packet_size, FRAMES, SEED) };
+        let question = Frames { exclusive, ..frames(&platform, self.frame.bytes, FRAMES, SEED) };
         let returns = self.returns.name();
         let subject = Subject {
             what: "transmit",
-            title: format!("a transmitted frame of {} bytes over lines that come back {returns}", self.packet_size),
+            title: format!("a transmitted frame of {} bytes over lines that come back {returns}", self.frame.bytes),
             timed: "from the CPU's registers to its last beat at the port",
             bytes: question.bytes,
             response_bytes: None,
             function: None,
             returns,
         };
-        self.common
-            .follow(&platform, subject, FRAME, "--packet-size", |recorded| observed_transmit(&question, recorded))
+        self.common.follow(&platform, subject, FRAME, "--bytes", |recorded| observed_transmit(&question, recorded))
     }
 }
 

@@ -61,7 +61,7 @@ impl Options {
                  conic trace call, receive or transmit --platform {name}"
             )));
         }
-        self.question.platform()
+        self.question.platform(|_| String::new())
     }
 
     fn loopback(&self, platform: &Platform) -> Result<Loopback, Failure> {

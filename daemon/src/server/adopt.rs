@@ -226,12 +226,8 @@ pub(super) struct Inheritance {
     channel: Channel,
     listener: OwnedFd,
     metrics: Option<TcpListener>,
-    next_session: u64,
-    next_circuit: u64,
-    clients: usize,
-    guests: usize,
-    kept: usize,
-    unread: usize,
+    /// What was said first, but for its ports.
+    head: Head,
     ports: Expected,
     /// Ports here, by network and number, that are opened when the other one has closed all its own: they record to files which that one may
     /// be writing until then, or open pipes.
@@ -244,24 +240,13 @@ impl Inheritance {
         ask_to_adopt(&channel)?;
         let link = Link(&channel);
         let (head, descriptors) = link.hear().map_err(system("taking over"))?;
-        let head = serde_json::from_value(head).map_err(|error| cannot(&format!("what the other NIC has: {error}")))?;
-        let Head { next_session, next_circuit, clients, guests, kept, unread, ports } = head;
+        let mut head: Head =
+            serde_json::from_value(head).map_err(|error| cannot(&format!("what the other NIC has: {error}")))?;
         let mut descriptors = descriptors.into_iter();
         let listener = descriptors.next().ok_or_else(|| cannot("the other NIC passed no socket"))?;
-        let (metrics, ports) = (descriptors.next().map(TcpListener::from), Expected::of(ports));
-        Ok(Inheritance {
-            channel,
-            listener,
-            metrics,
-            next_session,
-            next_circuit,
-            clients,
-            guests,
-            kept,
-            unread,
-            ports,
-            late: Vec::new(),
-        })
+        let metrics = descriptors.next().map(TcpListener::from);
+        let ports = Expected::of(std::mem::take(&mut head.ports));
+        Ok(Inheritance { channel, listener, metrics, head, ports, late: Vec::new() })
     }
 
     /// The socket of its metrics, for whoever is to have metrics at the same address.
@@ -402,19 +387,8 @@ impl Daemon {
 
     /// The new one's half: takes over from the daemon that listens at the configuration's socket.
     pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
-        let Inheritance {
-            channel,
-            listener,
-            next_session,
-            next_circuit,
-            clients,
-            guests,
-            kept,
-            unread,
-            mut ports,
-            late,
-            ..
-        } = inheritance;
+        let Inheritance { channel, listener, head, mut ports, late, .. } = inheritance;
+        let Head { next_session, next_circuit, clients, guests, kept, unread, .. } = head;
         let link = Link(&channel);
         let mut arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
