@@ -208,7 +208,7 @@ fn exchange(mut from: Member, mut to: Member, core: usize, rounds: usize) -> Res
         figure("wake_up", "waking a thread of its core, alone", woken, None),
         figure("first_packet", "first packet after a rest, polled for", awake, Some(50_000.0)),
         figure("first_packet_both_asleep", "the same, to a client that sleeps", asleep, None),
-        figure("packet_after_150_us", "a packet 150 us after the last, polled for", short?, Some(50_000.0)),
+        figure("packet_after_150_us", "a packet 150 us after the last", short?, Some(50_000.0)),
         figure("packet_after_500_us", "the same after 500 us", longer?, Some(50_000.0)),
     ])
 }
