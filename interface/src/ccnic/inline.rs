@@ -20,11 +20,17 @@ pub const INLINE_BYTES: usize = 8 * (FIRST_WORDS + SECOND_WORDS);
 const FIRST_WORDS: usize = LINE_WORDS - 2;
 const SECOND_WORDS: usize = LINE_WORDS - 1;
 
+/// Buffers of a queue pair's share without which no payload travels in the ring. Each half sets one of them aside
+/// ([`super::Allocator`]'s reserve), which of fewer would take too many away; and without one a payload could wait for ever, as all
+/// others may be in packets behind it in the same ring.
+const LEAST_BUFFERS: u64 = 16;
+
 /// Whether payloads travel in the ring: they may, the slots are lines with a signal in them, and the receiver has buffers
 /// of its own to put them in, which hold the longest of them.
 pub fn is_used<P: Policy>(map: &Map) -> bool {
     let possible = !matches!(P::PACKING, Packing::Packed) && !matches!(P::SIGNAL, Signal::Register);
-    map.features.inline_payload && map.features.shared_pool && possible && map.holds(INLINE_BYTES as u64)
+    let has_buffers = map.share_for(INLINE_BYTES as u64) >= LEAST_BUFFERS;
+    map.features.inline_payload && map.features.shared_pool && possible && has_buffers
 }
 
 /// The slots that an inline payload of `length` bytes takes.

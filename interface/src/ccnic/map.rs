@@ -194,10 +194,11 @@ impl Map {
         Ok(Map { layout, queues, pool, geometry, features, headroom, metadata })
     }
 
-    /// Whether there are buffers that packets of so many bytes are received into.
-    pub(super) fn holds(&self, bytes: u64) -> bool {
+    /// How many buffers there are that packets of so many bytes are received into, a queue pair's share.
+    pub(super) fn share_for(&self, bytes: u64) -> u64 {
         let first = usize::from(!self.features.small_buffers);
-        self.pool.classes[first..].iter().any(|class| class.count > 0 && class.room >= bytes)
+        let classes = self.pool.classes[first..].iter().filter(|class| class.room >= bytes);
+        classes.map(|class| class.count).sum::<u64>() / self.queues.len() as u64
     }
 }
 
@@ -414,7 +415,9 @@ mod tests {
             }
             // What travels in the ring fits into the smallest buffers, with metadata as without.
             let small = Geometry { buffers: [64, 0, 0], ..Geometry::default() };
-            assert!(Map::with_metadata(small, features).expect("it can be").holds(crate::ccnic::INLINE_BYTES as u64));
+            let share =
+                Map::with_metadata(small, features).expect("it can be").share_for(crate::ccnic::INLINE_BYTES as u64);
+            assert_eq!(share, 64);
         }
     }
 

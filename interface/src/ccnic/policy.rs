@@ -36,7 +36,8 @@ pub struct Features {
     /// A grouped slot's line is put together in registers and published in one go, rather than one descriptor at a time.
     /// Of no effect where a slot holds one descriptor.
     pub whole_line: bool,
-    /// Payloads of up to [`crate::ccnic::INLINE_BYTES`] bytes that are sent alone travel in the ring's lines. Beyond the paper.
+    /// Payloads of up to [`crate::ccnic::INLINE_BYTES`] bytes that are sent alone travel in the ring's lines, where a
+    /// queue pair's share of the buffers that hold one is 16 or more. Beyond the paper.
     pub inline_payload: bool,
     /// Slots of the ring, and the first line of each payload, are asked for by instructions before they are read. Beyond the
     /// paper, which speaks of the processors' own prefetchers alone (section 5.8).

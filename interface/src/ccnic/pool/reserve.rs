@@ -4,20 +4,13 @@ use conic_fabric::{Address, Core};
 
 use super::Allocator;
 
-/// Buffers of a queue pair from which each half sets one aside; of fewer it would take too many away.
-const LEAST_WITH_RESERVE: u64 = 16;
-
 impl Allocator {
-    /// From now on sets one buffer of `bytes` at least aside for a payload that comes in a ring, where each queue pair has
-    /// [`LEAST_WITH_RESERVE`] such buffers or more. Without it such a payload could wait for ever: all other buffers may be in packets
-    /// behind it in the same ring.
+    /// From now on sets one buffer of `bytes` at least aside for a payload that comes in a ring. Without it such a payload could wait
+    /// for ever: all other buffers may be in packets behind it in the same ring.
     pub(crate) fn keep_reserve<C: Core>(&mut self, core: &C, bytes: u64) {
-        let first = usize::from(!self.features.small_buffers);
-        let classes = self.map.classes[first..].iter().filter(|class| class.room >= bytes);
-        let buffers: u64 = classes.map(|class| class.count).sum();
-        self.keeps_reserve = buffers / self.queues >= LEAST_WITH_RESERVE;
+        self.keeps_reserve = true;
         self.reserve_bytes = bytes;
-        if self.keeps_reserve && self.reserve.is_none() {
+        if self.reserve.is_none() {
             self.reserve = self.allocate(core, bytes);
         }
     }
