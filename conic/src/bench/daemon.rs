@@ -15,7 +15,7 @@ use conic_native::{Flag, KeptCore, Memory, NativeCore, Pages, clock, pin};
 use serde_json::json;
 
 use super::common::{span, two_cores};
-use super::failure::Failure;
+use super::failure::{Failure, code_of};
 use super::link::{Outcome, Span, drive};
 use super::placement::Spread;
 use super::progress::Progress;
@@ -215,17 +215,18 @@ fn show(arguments: &Arguments, taken: &[[Outcome; 3]], left_out: &[[Outcome; 3]]
     let (through, within, trusting) = (rate(0)?, rate(1)?, rate(2)?);
     let of_within = spread(&|round| round[0].rate / round[1].rate)?;
     let price = spread(&|round| 1.0 - round[1].rate / round[2].rate)?;
-    let lost: u64 = taken.iter().chain(left_out).flatten().map(|outcome| outcome.lost + outcome.corrupt).sum();
+    let all = || taken.iter().chain(left_out).flatten();
+    let (lost, corrupt): (u64, u64) = (all().map(|one| one.lost).sum(), all().map(|one| one.corrupt).sum());
     let (latency, latency_within) = (median(0)?, median(1)?);
     if arguments.json {
         let report = json!({
-            "schema": "conic.bench.daemon/1",
+            "schema": "conic.bench.daemon/2",
             "packet_size": arguments.packet_size, "window": arguments.window, "queues": arguments.queues,
             "rounds": taken.len(), "left_out": left_out.len(),
             "daemon_mpps": through, "in_process_mpps": within, "in_process_unchecked_mpps": trusting,
             "daemon_over_in_process": of_within, "price_of_validation": price,
             "daemon_p50_ns": latency, "in_process_p50_ns": latency_within,
-            "lost_or_corrupt": lost,
+            "lost": lost, "corrupt": corrupt,
         });
         println!("{report}");
     } else {
@@ -244,12 +245,12 @@ fn show(arguments: &Arguments, taken: &[[Outcome; 3]], left_out: &[[Outcome; 3]]
             of_within.median, of_within.min, of_within.max
         );
         println!("  price of validation                {:.1}%", 100.0 * price.median);
-        println!("  {} rounds of slices of 50 ms; {lost} packets lost or corrupt", taken.len());
+        println!("  {} rounds of slices of 50 ms; {lost} packets lost, {corrupt} corrupt", taken.len());
         if !left_out.is_empty() {
             println!("  {} rounds left out: a slice had no packet, the machine was busy", left_out.len());
         }
     }
-    Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code_of(lost, corrupt))
 }
 
 #[cfg(test)]
