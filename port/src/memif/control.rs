@@ -133,7 +133,10 @@ impl Control {
             };
             match heard {
                 Heard::Nothing => break,
-                Heard::End => return self.ended(now, "the other side is gone", false, waiter),
+                Heard::End => {
+                    let why = self.parting();
+                    return self.ended(now, &why, false, waiter);
+                }
                 Heard::Packet(bytes, descriptors) => match self.answer(now, options, waiter, &bytes, descriptors) {
                     Ok(Change::None) => {}
                     Ok(change) => return change,
@@ -207,28 +210,44 @@ impl Control {
             Handshake::Accepting(acceptance) => acceptance.hear(message, descriptors, options)?,
             Handshake::Offering(offer) => offer.hear(message, &descriptors, options)?,
         };
-        let said = |result: std::io::Result<()>| result.map_err(|_| "a message cannot be sent");
-        match reply {
-            Reply::Wait => {}
-            Reply::Send(message) => said(channel.send(&message.write(), None))?,
-            Reply::Pass(message, descriptor) => said(channel.send(&message.write(), Some(descriptor.as_fd())))?,
-            Reply::Ready(mut session, message) => {
-                if let Some(message) = message {
-                    said(channel.send(&message.write(), None))?;
+        let said = match reply {
+            Reply::Wait => Ok(()),
+            Reply::Send(message) => channel.send(&message.write(), None),
+            Reply::Pass(message, descriptor) => channel.send(&message.write(), Some(descriptor.as_fd())),
+            Reply::Ready(session, message) => {
+                match message.map_or(Ok(()), |message| channel.send(&message.write(), None)) {
+                    Ok(()) => return self.begin(now, session),
+                    Err(error) => Err(error),
                 }
-                let State::Meeting { channel, .. } = std::mem::replace(&mut self.state, State::Alone(now)) else {
-                    return Err("unexpected message");
-                };
-                let peer = Peer {
-                    name: std::mem::take(&mut session.peer),
-                    rings: (session.receive.len(), session.transmit.len()),
-                    memory: std::mem::take(&mut session.memory),
-                };
-                self.state = State::Together { channel, peer };
-                return Ok(Change::Began(session));
             }
+        };
+        if said.is_ok() {
+            return Ok(Change::None);
         }
-        Ok(Change::None)
+        let why = self.parting();
+        Ok(self.ended(now, &why, false, waiter))
+    }
+
+    /// What is to be said of another side that has gone.
+    fn parting(&self) -> String {
+        match &self.state {
+            State::Meeting { handshake: Handshake::Offering(offer), .. } => offer.parting(),
+            _ => "the other side is gone".to_owned(),
+        }
+    }
+
+    /// The handshake is over.
+    fn begin(&mut self, now: Time, mut session: Session) -> Result<Change, &'static str> {
+        let State::Meeting { channel, .. } = std::mem::replace(&mut self.state, State::Alone(now)) else {
+            return Err("unexpected message");
+        };
+        let peer = Peer {
+            name: std::mem::take(&mut session.peer),
+            rings: (session.receive.len(), session.transmit.len()),
+            memory: std::mem::take(&mut session.memory),
+        };
+        self.state = State::Together { channel, peer };
+        Ok(Change::Began(session))
     }
 
     /// When something is to be done without anybody at the other end; none while a session stands.

@@ -107,7 +107,7 @@ struct Counts {
     timed_out: u64,
     /// How often nobody more was let in, because too much was left to close.
     shut: u64,
-    faults: [u64; 5],
+    faults: [u64; 6],
     interrupts: u64,
 }
 
@@ -302,8 +302,8 @@ impl Memif {
     fn fault(&mut self, now: Time, fault: Fault) {
         self.counts.faults[fault as usize] += 1;
         // A packet without its end tries nobody's patience: it is no more work than one with it, and DPDK 22.11, which leaves flags behind
-        // that say that a packet goes on, would not come again.
-        self.strikes += u64::from(fault != Fault::Chain);
+        // that say that a packet goes on, would not come again. Nor does one without a byte, which others count and drop.
+        self.strikes += u64::from(!matches!(fault, Fault::Chain | Fault::Empty));
         if fault == Fault::Index {
             self.end(now, "an index of a ring cannot be");
         } else if self.strikes >= PATIENCE {
@@ -469,7 +469,7 @@ impl Port for Memif {
     }
 
     fn details(&self) -> Vec<(&'static str, u64)> {
-        let [index, flags, region, bounds, chain] = self.counts.faults;
+        let [index, flags, region, bounds, chain, empty] = self.counts.faults;
         vec![
             ("sessions", self.counts.sessions),
             ("sessions_ended", self.counts.ended),
@@ -481,6 +481,7 @@ impl Port for Memif {
             ("fault_region", region),
             ("fault_bounds", bounds),
             ("fault_chain", chain),
+            ("fault_empty", empty),
             ("interrupts_sent", self.counts.interrupts),
             ("interrupts_may_wait", u64::from(self.ringer.is_none())),
         ]

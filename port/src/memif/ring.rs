@@ -48,10 +48,12 @@ pub(super) enum Fault {
     Flags,
     /// A descriptor names a region that there is not.
     Region,
-    /// A descriptor's bytes lie outside of its region, or are none, or so few that a longer packet is not put there.
+    /// A descriptor's bytes lie outside of its region, or are so few that a longer packet is not put there.
     Bounds,
     /// A packet goes on behind the last descriptor that is shown, or through more of them than a packet may have.
     Chain,
+    /// A descriptor has no bytes.
+    Empty,
 }
 
 /// The memory of a session.
@@ -64,10 +66,10 @@ impl Regions {
     fn find(&self, descriptor: &Descriptor) -> Result<&Mapping, Fault> {
         let region = self.0.get(usize::from(descriptor.region)).ok_or(Fault::Region)?;
         let end = u64::from(descriptor.offset) + u64::from(descriptor.length);
-        if descriptor.length == 0 || end > region.bytes() as u64 {
+        if end > region.bytes() as u64 {
             return Err(Fault::Bounds);
         }
-        Ok(region)
+        if descriptor.length == 0 { Err(Fault::Empty) } else { Ok(region) }
     }
 }
 
@@ -98,7 +100,7 @@ impl Place {
     pub(super) fn is_in(&self, regions: &Regions) -> bool {
         let fits =
             |region: &Mapping| self.offset as u64 + Place::bytes(self.log2_slots) as u64 <= region.bytes() as u64;
-        (1..=MOST_LOG2_SLOTS).contains(&self.log2_slots)
+        self.log2_slots <= MOST_LOG2_SLOTS
             && self.offset.is_multiple_of(8)
             && regions.0.get(usize::from(self.region)).is_some_and(fits)
     }
@@ -197,7 +199,8 @@ impl Ring {
         [region.into(), offset.into(), log2_slots.into(), self.next.into(), buffers.into(), buffer_bytes.into()]
     }
 
-    /// Lays out a ring of this client in its zeroed memory: to receive with, where `receives`.
+    /// Lays out a ring of this client in its zeroed memory: to receive with, where `receives`. Whether interrupts are wanted is the
+    /// receiver's to say, in either direction; libmemif's server never asks for them, and waits for them from the start.
     pub(super) fn prepare(&self, regions: &Regions, receives: bool) {
         let Side::Client { buffers, buffer_bytes } = self.side else { return };
         let memory = self.memory(regions);
@@ -207,7 +210,7 @@ impl Ring {
             memory.store_u32(at + 8, buffers + u32::from(slot) * buffer_bytes);
         }
         // Nobody looks at it yet: the descriptor of the memory has not been passed.
-        memory.store_u16(self.at(FLAGS), NO_INTERRUPT);
+        memory.store_u16(self.at(FLAGS), if receives { NO_INTERRUPT } else { 0 });
         memory.store_u16(self.at(HEAD), if receives { self.slots() } else { 0 });
         memory.store_release_u32(self.at(0), COOKIE);
     }

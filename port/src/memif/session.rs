@@ -120,9 +120,12 @@ impl Acceptance {
         if init.mode != ETHERNET {
             return Err("only Ethernet mode is supported");
         }
-        let expected = secret(options);
-        // Every byte is looked at, whatever the first ones are.
-        let differs = init.secret.iter().zip(expected).fold(0, |differs, (given, wanted)| differs | (given ^ wanted));
+        let expected = Text::<SECRET>::new(options.secret.as_deref().unwrap_or_default()).0;
+        // Every byte up to the end is looked at, whatever the first ones are. What is behind it means nothing: libmemif sends there what lay
+        // in its memory.
+        let text = expected.iter().position(|&byte| byte == 0).map_or(SECRET, |end| end + 1);
+        let differs = init.secret.iter().zip(&expected).take(text);
+        let differs = differs.fold(0, |differs, (given, wanted)| differs | (given ^ wanted));
         if options.secret.is_some() && differs != 0 {
             return Err("wrong secret");
         }
@@ -183,20 +186,14 @@ impl Acceptance {
     }
 }
 
-fn secret(options: &MemifOptions) -> [u8; SECRET] {
-    let mut bytes = [0; SECRET];
-    let text = options.secret.as_deref().unwrap_or_default().as_bytes();
-    let end = text.len().min(SECRET);
-    bytes[..end].copy_from_slice(&text[..end]);
-    bytes
-}
-
 /// The client's half: what it will send, one message for each acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct Offer {
     /// Rings to transmit with that there must be.
     parts: usize,
     session: Option<Session>,
+    /// Rings of both directions.
+    rings: usize,
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
 }
 
@@ -236,6 +233,24 @@ impl Offer {
         }
     }
 
+    /// Why the server has probably gone without a word, by what it was told last.
+    pub(super) fn parting(&self) -> String {
+        // Who, the memory, each ring, and that this is all.
+        let said = if self.session.is_some() { self.rings + 3 - self.waiting.len() } else { 0 };
+        match said {
+            0 => "the server has closed before it said what it is".to_owned(),
+            1 | 2 => "the server has closed behind id and secret: does it have this id, and this secret?".to_owned(),
+            _ if said <= self.rings + 2 => {
+                format!(
+                    "the server has closed behind ring {} of {}: give queues= a smaller number",
+                    said - 2,
+                    self.rings
+                )
+            }
+            _ => "the server has closed behind the last ring".to_owned(),
+        }
+    }
+
     fn next(&mut self) -> Result<Reply, &'static str> {
         Ok(match self.waiting.pop_front() {
             Some((message, None)) => Reply::Send(message),
@@ -252,14 +267,15 @@ impl Offer {
         let slots = 1usize << log2_slots;
         let ring_bytes = Place::bytes(log2_slots).next_multiple_of(64);
         let count = to_server + to_client;
+        self.rings = count;
         let buffers = (count * ring_bytes).next_multiple_of(4096);
         let buffer_bytes = options.buffer_bytes.max(LEAST_BUFFER as u32);
         let of_ring = slots * buffer_bytes as usize;
         let (mapping, memory) = Mapping::sealed(buffers + count * of_ring)?;
         let bytes = mapping.bytes() as u64;
         let regions = Regions(vec![mapping]);
-        let init =
-            Init { version: VERSION, id: options.id, mode: ETHERNET, secret: secret(options), name: Text::new(NAME) };
+        let Text(secret) = Text::new(options.secret.as_deref().unwrap_or_default());
+        let init = Init { version: VERSION, id: options.id, mode: ETHERNET, secret, name: Text::new(NAME) };
         self.waiting.push_back((Message::Init(init), None));
         self.waiting.push_back((Message::AddRegion { index: 0, bytes }, Some(memory.try_clone()?)));
         let (mut receive, mut transmit) = (Vec::new(), Vec::new());
