@@ -165,7 +165,8 @@ impl Tap {
         if options.up {
             devices[0].bring_up()?;
         }
-        Tap::of(devices, options.offload)
+        let mtu = devices[0].mtu()?;
+        Ok(Tap::of(devices, mtu, options.offload))
     }
 
     /// Goes on with queues that another process has opened with the same options and bequeathed, as they are.
@@ -174,16 +175,19 @@ impl Tap {
     /// What was given is not of a TAP interface, or it was opened with other options.
     pub fn inherit(options: &TapOptions, legacies: Vec<Legacy>) -> Result<Vec<Tap>, PortError> {
         let failed = |problem| TapError { name: options.name.clone().unwrap_or_default(), problem };
-        let (mut devices, mut heirs) = (Vec::new(), Vec::new());
+        let (mut devices, mut heirs, mut mtu) = (Vec::new(), Vec::new(), 0);
         for mut legacy in legacies {
             let descriptor = legacy.descriptors.pop().ok_or_else(|| failed(TapProblem::NotTap))?;
             devices.push(kernel::Device::resume(descriptor, options.queues > 1, options.offload)?);
-            heirs.push(Heir::of(legacy));
+            let mut heir = Heir::of(legacy);
+            // Not asked of the kernel, which knows the interface by its name where it lies alone: it may have been moved to another namespace.
+            mtu = heir.number().map_err(|error| failed(TapProblem::Gone(error)))?;
+            heirs.push(heir);
         }
         if devices.len() != options.queues {
             return Err(failed(TapProblem::NotTap).into());
         }
-        let mut queues = Tap::of(devices, options.offload)?;
+        let mut queues = Tap::of(devices, mtu, options.offload);
         for (queue, heir) in queues.iter_mut().zip(&mut heirs) {
             let gone_on = queue.offload.iter_mut().try_for_each(|offload| offload.cutter.go_on(heir));
             gone_on.map_err(|error| failed(TapProblem::Gone(error)))?;
@@ -191,8 +195,7 @@ impl Tap {
         Ok(queues)
     }
 
-    fn of(devices: Vec<kernel::Device>, offload: bool) -> Result<Vec<Tap>, PortError> {
-        let mtu = devices.first().map_or(Ok(0), kernel::Device::mtu)?;
+    fn of(devices: Vec<kernel::Device>, mtu: usize, offload: bool) -> Vec<Tap> {
         let queue = |device| Tap {
             device,
             mtu,
@@ -200,7 +203,7 @@ impl Tap {
             offload: offload.then(Offload::new),
             counters: Counters::default(),
         };
-        Ok(devices.into_iter().map(queue).collect())
+        devices.into_iter().map(queue).collect()
     }
 
     /// The interface's name.
@@ -519,7 +522,8 @@ impl Port for Tap {
         // What the kernel does not take now is lost, as on a wire that is full.
         let _ = self.write_held();
         let descriptor = self.device.as_fd().try_clone_to_owned().ok().filter(|_| !self.gone)?;
-        let mut legacy = Legacy { descriptors: vec![descriptor], ..Legacy::default() };
+        let words = vec![self.mtu as u64];
+        let mut legacy = Legacy { words, descriptors: vec![descriptor], ..Legacy::default() };
         self.offload.iter().for_each(|offload| offload.cutter.pass_on(&mut legacy.words));
         Some(legacy)
     }

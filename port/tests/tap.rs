@@ -448,6 +448,21 @@ fn a_queue_is_gone_on_with_as_it_was_opened_and_all_that_was_held_has_left() {
 }
 
 #[test]
+fn an_interface_that_lies_in_another_namespace_is_gone_on_with() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Tap::open(&TapOptions { mtu: Some(1400), ..options("conictest") }).unwrap();
+    // As when the interface is given to a container: whoever has the queue is not where it is.
+    let namespace = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+    assert!(network::alone());
+    let legacy = tap.bequeath().unwrap();
+    let again = Tap::inherit(&options("conictest"), vec![legacy]).unwrap();
+    assert_eq!((again[0].name(), again[0].mtu()), ("conictest", 1400));
+    drop(namespace);
+}
+
+#[test]
 fn a_packet_that_is_being_cut_is_cut_to_its_end_by_whoever_goes_on() {
     const FRAMES: usize = 8;
     let Some((mut one, mut two)) = bridged() else { return };
