@@ -77,7 +77,7 @@ def attach(
     status = library.conic_attach(ctypes.byref(options), ctypes.byref(client), why, len(why))
     if status < 0:
         raise Error(status, why.value.decode(errors="replace"))
-    return Client(client, offloads)
+    return Client(client, offloads, options.descriptors)
 
 
 def _mac_of(text):
@@ -93,7 +93,7 @@ def _mac_of(text):
 class Client:
     """A client of the daemon: from `attach`, ended by `close` or the end of its `with`."""
 
-    def __init__(self, pointer, offloads=()):
+    def __init__(self, pointer, offloads, descriptors):
         self._pointer = pointer
         self._closed = False
         self._process = os.getpid()
@@ -101,7 +101,7 @@ class Client:
         # Each thread that calls has one, so that none waits for what another asks of the daemon.
         self._locks = {}
         self.offloads = offloads
-        self.queues = [Queue(self, index) for index in range(self._info().queues)]
+        self.queues = [Queue(self, index, descriptors) for index in range(self._info().queues)]
 
     def __enter__(self):
         return self
@@ -110,16 +110,19 @@ class Client:
         self.close()
 
     def __del__(self):
-        # What a fork has left behind in the other process is that process' still: to detach would give its buffers back here too.
-        if os.getpid() == self._process:
-            self.close()
+        self.close()
 
     def close(self):
         """Detaches, when other threads' calls have ended; the queues are of no use any more. May be called again.
 
         A handler of a signal may call it in the middle of a call of the same thread. That call goes on then, no other begins, and the next
         `close`, such as the end of the client's `with`, detaches.
+
+        In a process that was forked from the one that attached, it does nothing: the client is that one's.
         """
+        # To detach would give its buffers back here too.
+        if os.getpid() != self._process:
+            return
         with self._closing, contextlib.ExitStack() as held:
             if self._pointer is None:
                 return
@@ -208,8 +211,9 @@ class Client:
 class Queue:
     """One queue pair of a client: `client.queues[index]`."""
 
-    def __init__(self, client, index):
+    def __init__(self, client, index, descriptors):
         self._client = client
+        self._ring = descriptors
         # Such as know whose they are: see `Client.close`.
         self._lock = threading.RLock()
         # Wakes the coroutine that waits.
@@ -298,6 +302,7 @@ class Queue:
         """As `receive`, while other coroutines of the event loop go on; one coroutine for each queue."""
         frames, until = [], _end(timeout)
         while not self._receive_into(frames, count) and _left(until) > 0:
+            await asyncio.sleep(0)
             await self._ready(None if timeout is None else _left(until))
         return frames
 
@@ -370,8 +375,11 @@ class Queue:
                 loop.call_soon_threadsafe(ready.set)
 
     def _receive_into(self, frames, count):
-        """Takes what there is, up to `count` in all; whether that is enough."""
-        while count is None or len(frames) < count:
+        """Takes what there is, up to `count` in all; whether that is enough. No more at once than a ring holds: whoever sends as fast as
+        this takes would keep it from looking at the time.
+        """
+        most = len(frames) + self._ring
+        while len(frames) < (most if count is None else min(count, most)):
             got = self._receive_some(BURST if count is None else min(BURST, count - len(frames)))
             frames += got
             if not got:

@@ -322,14 +322,36 @@ class Bridge(unittest.TestCase):
             pass_frames(10)
             child = os.fork()
             if child == 0:
-                # As an interpreter does that ends.
-                first.__del__()
-                second.__del__()
+                # As an interpreter does that ends, and as a worker does that leaves by sys.exit.
+                for client in (first, second):
+                    with client:
+                        pass
+                    client.__del__()
                 os._exit(0)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             pass_frames(200)
             freed_twice = [client.statistics["freed_twice"] for client in (first, second)]
             self.assertEqual(freed_twice, [0, 0])
+
+    def test_a_sender_that_is_as_fast_as_its_receiver_does_not_keep_it(self):
+        with conic.attach(BRIDGE, descriptors=64) as client:
+            client.queues[0]._receive_some = lambda most: [b"frame"] * most
+            self.assertEqual(len(client.receive()), 64)
+            self.assertEqual(len(client.receive(100, timeout=0)), 64)
+            self.assertEqual(len(client.receive(100, timeout=5)), 100)
+
+            async def both():
+                async def other():
+                    order.append("other")
+
+                order = []
+                task = asyncio.create_task(other())
+                self.assertEqual(len(await client.receive_async(100, timeout=5)), 100)
+                order.append("received")
+                await task
+                return order
+
+            self.assertEqual(asyncio.run(both()), ["other", "received"])
 
     def test_a_client_changes_its_address(self):
         with conic.attach(BRIDGE, mac="02:00:00:00:00:0a") as a, conic.attach(BRIDGE) as b:
