@@ -15,6 +15,9 @@ use conic_native::{KeptCore, Memory, clock, fences};
 use crate::session::{Region, Session};
 use crate::{AttachError, Options};
 
+/// Words of a daemon that one look goes through at most, should it say some without end.
+pub(crate) const MOST_WORDS: usize = 64;
+
 /// What is waited for where packets that stand for several were limited.
 const LONGEST_WORD: &str = "its word on the longest packet";
 
@@ -313,11 +316,12 @@ fn map_region(
 
 pub(crate) fn say(channel: &Channel, message: &Message) -> Result<(), AttachError> {
     let Err(error) = channel.send(&message.encode(), &[]) else { return Ok(()) };
-    // A NIC that closes has said why, just before.
-    if let Ok(Some(received)) = channel.receive()
-        && let Ok(Message::Refused(refused)) = Message::decode(&received.bytes, received.descriptors.len())
-    {
-        return Err(AttachError::Refused(refused));
+    // A NIC that closes has said why, just before; and before that it may have answered what nobody waits for any more.
+    for _ in 0..MOST_WORDS {
+        let Ok(Some(received)) = channel.receive() else { break };
+        if let Ok(Message::Refused(refused)) = Message::decode(&received.bytes, received.descriptors.len()) {
+            return Err(AttachError::Refused(refused));
+        }
     }
     Err(AttachError::Broken { doing: "speaking to the NIC", error })
 }

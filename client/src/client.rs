@@ -8,7 +8,7 @@ use conic_control::{Attached, Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::{Count, clock};
 
-use crate::attach::{Attaching, Kept, Late, attach, limit_packets, set_mac};
+use crate::attach::{Attaching, Kept, Late, MOST_WORDS, attach, limit_packets, set_mac};
 use crate::session::Session;
 use crate::{AttachError, Options, Queue};
 
@@ -340,22 +340,26 @@ impl State {
 
     /// Whether the daemon has said that this client is detached.
     fn has_been_detached(&mut self) -> bool {
-        match self.session.channel.receive() {
-            Ok(Some(received)) => match Message::decode(&received.bytes, received.descriptors.len()) {
+        // All that there is: behind an answer that came late there may be the last word, and behind that the end.
+        for _ in 0..MOST_WORDS {
+            let received = match self.session.channel.receive() {
+                Ok(Some(received)) => received,
+                Ok(None) => return false,
+                Err(_) => return true,
+            };
+            match Message::decode(&received.bytes, received.descriptors.len()) {
                 Ok(Message::Refused(refused)) => {
                     self.detached = Some(refused);
-                    true
+                    return true;
                 }
-                // A daemon that says what this program does not understand may be newer; its queues speak for it.
                 Ok(word) => {
                     self.late.take(&word);
                     self.enter_late();
-                    false
                 }
-                Err(_) => false,
-            },
-            Ok(None) => false,
-            Err(_) => true,
+                // A daemon that says what this program does not understand may be newer; its queues speak for it.
+                Err(_) => {}
+            }
         }
+        false
     }
 }

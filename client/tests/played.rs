@@ -218,6 +218,21 @@ fn who_is_detached_says_why_and_what_it_does_not_understand_is_nothing() {
     let limited = client.limit_packets(9000);
     assert!(matches!(limited, Err(AttachError::Refused(_))), "{limited:?}");
     assert_eq!(client.detached(), Some(refused("it is greedy")));
+    // Behind words that nobody waits for any more, and gone before anyone looks.
+    drop(channel);
+    for asks in [false, true] {
+        let (channel, _nic) = come_back(&client, &listener);
+        let why = format!("it is slow, {asks}");
+        [Message::Longest(1), Message::Longest(2), Message::Refused(refused(&why))]
+            .iter()
+            .for_each(|word| say(&channel, word));
+        drop(channel);
+        if asks {
+            let limited = client.limit_packets(9000);
+            assert!(matches!(limited, Err(AttachError::Refused(_))), "{limited:?}");
+        }
+        assert_eq!((client.maintain(), client.detached()), (Link::Down, Some(refused(&why))));
+    }
 }
 
 #[test]
