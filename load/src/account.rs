@@ -4,10 +4,11 @@ use conic_fabric::Time;
 
 use crate::Latency;
 
-/// The word that the packet with a sequence number is filled with.
+/// The word that the packet with a sequence number and a time stamp is filled with: a stamp that comes back as another differs from the
+/// words behind it.
 #[inline(always)]
-pub(crate) fn pattern(sequence: u64) -> u64 {
-    sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+pub(crate) fn pattern(sequence: u64, stamp: u64) -> u64 {
+    sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ stamp
 }
 
 /// Packets sent, received, lost and spoilt, and their latencies.
@@ -91,7 +92,7 @@ impl Account {
     /// Enters a packet that came back whole in length, by its sequence number.
     #[inline(always)]
     pub fn enter(&mut self, sequence: u64) {
-        if sequence == self.received + self.lost {
+        if sequence == self.received + self.lost && sequence < self.sent {
             self.received += 1;
         } else {
             self.enter_unexpected(sequence);
@@ -168,6 +169,9 @@ mod tests {
         account.enter(3);
         account.enter(u64::MAX);
         assert_eq!((account.received(), account.lost(), account.corrupt(), account.in_flight()), (0, 0, 2, 3));
+        // Nor the one behind the last, when all have come.
+        (0..=3).for_each(|sequence| account.enter(sequence));
+        assert_eq!((account.received(), account.lost(), account.corrupt(), account.in_flight()), (3, 0, 3, 0));
     }
 
     #[test]

@@ -257,7 +257,7 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
         let mut sequence = self.account.sent;
         for (space, &at) in self.waiting.iter_mut().zip(&buffers[..count]) {
             core.work(WORK_A_PACKET);
-            let word = pattern(sequence);
+            let word = pattern(sequence, now);
             core.write_line(at, &Line(first_line(self.header.sent, now, sequence, word, FRAMED)));
             for index in 1..lines {
                 core.write_line(at.lines(index), &Line([word; 8]));
@@ -317,7 +317,8 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
             .iter()
             .zip(expected..)
             .fold(0, |sum, ([stamp, sequence], expected)| sum | (stamp ^ first) | (sequence ^ expected));
-        if unlike == 0 && self.pace.is_none() {
+        // More than are in flight are not all of this loop's: each is looked at.
+        if unlike == 0 && self.pace.is_none() && count as u64 <= self.account.in_flight() {
             self.account.enter_expected(count as u64);
             self.account.took(first, now, count as u64);
         } else {
@@ -386,7 +387,7 @@ fn read<C: Core, const FRAMED: bool>(
 ) -> [u64; 2] {
     let first = core.read_line(packet.address());
     let (stamp, sequence) = if FRAMED { (first.0[2], first.0[3]) } else { (first.0[0], first.0[1]) };
-    let word = pattern(sequence);
+    let word = pattern(sequence, stamp);
     let expected = first_line(header.received, stamp, sequence, word, FRAMED);
     let last = lines_of(u64::from(size)) - 1;
     if last == 0 {

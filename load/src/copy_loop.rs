@@ -79,7 +79,7 @@ impl<Q: HostQueue> CopyLoop<Q> {
         for slot in 0..objects.slots {
             let at = objects.object(objects.send, slot);
             for line in 0..objects.lines {
-                queue.core().write_line(at.lines(line), &Line([pattern(slot); 8]));
+                queue.core().write_line(at.lines(line), &Line([pattern(slot, 0); 8]));
             }
         }
         CopyLoop {
@@ -201,7 +201,7 @@ impl<Q: HostQueue> CopyLoop<Q> {
         self.lines.resize(lines as usize, Line::ZERO);
         core.read_lines(self.objects.object(self.objects.receive, number), &mut self.lines);
         let [stamp, sequence, ..] = self.lines[0].0;
-        let word = pattern(self.objects.slot(sequence));
+        let word = pattern(self.objects.slot(sequence), 0);
         let words = usize::from(self.workload.packet_size) / 8;
         let mut payload = self.lines.iter().flat_map(|line| &line.0).take(words).skip(HEADER);
         self.account.enter(sequence);

@@ -83,7 +83,8 @@ impl<Q: HostQueue> Forwarder<Q> {
         let lines = if self.touch == Touch::Header { 1 } else { lines_of(packet.length().into()) };
         self.lines.resize(lines as usize, Line::ZERO);
         core.read_lines(at, &mut self.lines);
-        let word = pattern(self.lines[0].0[1]);
+        let [stamp, sequence, ..] = self.lines[0].0;
+        let word = pattern(sequence, stamp);
         let payload = self.lines.iter_mut().flat_map(|line| &mut line.0).take(words).skip(HEADER);
         let (mut good, change) = (true, if self.touch == Touch::Rewrite { u64::MAX } else { 0 });
         for lane in payload {
@@ -169,7 +170,7 @@ impl FarEnd for Generator {
             for frame in &mut self.frames[..self.made] {
                 let sequence = self.account.sent;
                 let stamp = self.pace.map_or(now, |pace| pace.due(sequence));
-                let word = pattern(sequence).to_ne_bytes();
+                let word = pattern(sequence, stamp).to_ne_bytes();
                 frame.chunks_mut(8).for_each(|bytes| bytes.copy_from_slice(&word[..bytes.len()]));
                 frame[..8].copy_from_slice(&stamp.to_ne_bytes());
                 frame[8..16].copy_from_slice(&sequence.to_ne_bytes());
@@ -188,7 +189,7 @@ impl FarEnd for Generator {
         let (Some(stamp), Some(sequence), Some(hops)) = (stamp, sequence, hops) else {
             return self.account.spoilt();
         };
-        let word = pattern(sequence);
+        let word = pattern(sequence, stamp);
         let payload = if self.touch == Touch::Rewrite { !word } else { word };
         self.account.enter(sequence);
         if frame.len() != self.frames[0].len() || hops != word.wrapping_add(1) || words.any(|other| other != payload) {
@@ -275,6 +276,7 @@ mod tests {
         for touch in [Touch::Header, Touch::Whole, Touch::Rewrite] {
             assert_eq!(judged(touch, |_| ()), (1, 0));
             assert_eq!(judged(touch, |frame| frame[16] ^= 1), (1, 1), "a header that the host did not change");
+            assert_eq!(judged(touch, |frame| frame[0] ^= 1), (1, 1), "a time stamp");
             assert_eq!(judged(touch, |frame| frame[95] ^= 1), (1, 1), "the last whole word");
             assert_eq!(judged(touch, |frame| frame.truncate(96)), (1, 1), "a length");
             assert_eq!(judged(touch, |frame| frame[8] ^= 1), (0, 2), "a sequence number, and with it all else");

@@ -272,7 +272,7 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
                     return count;
                 }
                 let sequence = self.account.sent;
-                let word = pattern(sequence);
+                let word = pattern(sequence, now);
                 self.packet[..2].copy_from_slice(&[now, sequence]);
                 self.packet[2..].fill(word);
                 self.account.sent += 1;
@@ -292,7 +292,7 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
         while count < self.bursts[1] && self.receiver.try_receive(&mut self.come) {
             let now = self.sender.core().now().picoseconds();
             let (stamp, sequence) = (self.come[0], self.come[1]);
-            let word = pattern(sequence);
+            let word = pattern(sequence, stamp);
             let difference = self.come[2..].iter().fold(0, |sum, other| sum | (other ^ word));
             self.account.enter(sequence);
             if difference != 0 {
