@@ -198,14 +198,14 @@ impl Clients {
         let client = &mut self.clients[index];
         if client.repeats > 0 {
             client.repeats -= 1;
-            return Some(client.frame(client.flow.sent, 0, 0));
+            return Some(client.frame(client.flow.highest, 0, 0));
         }
         if let Some(send) = client.flow.next(most, now) {
             client.owes = false;
             return Some(client.frame(send.sequence, send.at, send.bytes));
         }
         if std::mem::take(&mut client.owes) {
-            return Some(client.frame(client.flow.sent, 0, 0));
+            return Some(client.frame(client.flow.highest, 0, 0));
         }
         None
     }

@@ -269,7 +269,7 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
             }
             _ => {
                 self.counted.acknowledgements += 1;
-                let header = header_of(&fixed, &state, state.sent, 0);
+                let header = header_of(&fixed, &state, state.highest, 0);
                 self.ports[port].acknowledge_in(packet, &header);
                 let private = &mut self.private[flow as usize];
                 (private.owed, private.at_once) = (None, false);
@@ -443,7 +443,7 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
         let core = port.queue().core();
         let fixed = Fixed::from_line(&core.read_line(fixed));
         let send = state.next(bytes, now);
-        let sequence = send.map_or(state.sent, |send| send.sequence);
+        let sequence = send.map_or(state.highest, |send| send.sequence);
         let header = header_of(&fixed, &state, sequence, bytes as u16);
         let frame = &mut self.bytes[..usize::from(HEADER_BYTES) + bytes as usize];
         frame[..usize::from(HEADER_BYTES)].copy_from_slice(&header.to_bytes()[..usize::from(HEADER_BYTES)]);

@@ -187,6 +187,29 @@ fn what_went_with_a_window_that_opens_is_not_said_again_in_time() {
     assert_eq!(bench.at(TICK + DELAY), []);
 }
 
+/// While what was lost is sent again, a segment without data still has the number behind all that was ever sent (RFC 9293, section 3.10.7.4):
+/// before that a peer that has all of it takes the segment for an old one, and does not read what it acknowledges.
+#[test]
+fn an_acknowledgement_alone_has_the_number_behind_all_that_was_sent() {
+    let (ground, clock) = (ground(), Default::default());
+    let mut bench = Bench::new(&ground, &clock);
+    let begun = bench.next.acknowledged;
+    bench.application_says(0, 1000);
+    assert_eq!(bench.at(TICK).iter().map(|sent| sent.payload_bytes).sum::<u16>(), 1000);
+    // The peer's acknowledgements are lost, but for one that leaves less room: a part is sent again.
+    (bench.next.acknowledged, bench.next.window) = (begun, 100);
+    bench.peer_sends(0, 0);
+    let late = TICK + TIMEOUT + TIMEOUT;
+    assert_eq!(bench.at(late).iter().map(|sent| sent.payload_bytes).sum::<u16>(), 100);
+    bench.next.acknowledged = begun;
+    // Behind a gap, which is answered at once; and in order, which is in its time.
+    bench.peer_sends(64, 64);
+    bench.peer_sends(64, 0);
+    let sent = [bench.at(late), bench.at(late + DELAY)].concat();
+    let numbers = sent.iter().map(|sent| (sent.payload_bytes, sent.sequence.wrapping_sub(begun)));
+    assert_eq!(numbers.collect::<Vec<_>>(), [(0, 1000), (0, 1000)], "{sent:?}");
+}
+
 /// The one segment that says that a window has opened may be lost: in time a byte is sent, and again after ever longer times, until there
 /// is room.
 #[test]
