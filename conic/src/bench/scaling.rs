@@ -108,6 +108,16 @@ const ROWS: [Row; 7] = [
     Row { key: "bridge_across", title: "bridge across threads", subjects: &[Subject::Through(Joined::BridgeAcross)] },
 ];
 
+impl Row {
+    /// Packets in flight on each pair.
+    fn window(&self, workload: &Workload) -> u64 {
+        match self.subjects {
+            [Subject::Through(joined)] => joined.window(workload),
+            _ => workload.window,
+        }
+    }
+}
+
 impl Subject {
     /// The fewest pairs with which there is such a thing.
     fn least(self) -> usize {
@@ -238,6 +248,8 @@ struct Count {
 struct Line {
     key: &'static str,
     title: &'static str,
+    /// Packets in flight on each pair, which may be fewer than asked.
+    window: u64,
     counts: Vec<Count>,
 }
 
@@ -298,7 +310,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         one_line_round_trip_ns: trips,
         lost: sum(|taken| taken.lost),
         corrupt: sum(|taken| taken.corrupt),
-        rows: rows_of(&measured, &counts),
+        rows: rows_of(&measured, &counts, &workload),
         svg: arguments.svg.display().to_string(),
     };
     let chart = chart(&report);
@@ -355,7 +367,7 @@ fn counts_of(asked: &[u16], there: usize) -> Result<Vec<usize>, Failure> {
     }
 }
 
-fn rows_of(measured: &[Measured], counts: &[usize]) -> Vec<Line> {
+fn rows_of(measured: &[Measured], counts: &[usize], workload: &Workload) -> Vec<Line> {
     // Of several subjects the one that is fastest with that many pairs.
     let of = |row: usize, pairs: usize| {
         let these = measured.iter().filter(|one| one.row == row && one.pairs == pairs);
@@ -363,7 +375,8 @@ fn rows_of(measured: &[Measured], counts: &[usize]) -> Vec<Line> {
         let spreads = these.filter_map(|one| Some((spread(one)?, one)));
         spreads.max_by(|one, other| one.0.median.total_cmp(&other.0.median))
     };
-    let line = |(row, Row { key, title, .. }): (usize, &Row)| {
+    let line = |(row, named): (usize, &Row)| {
+        let Row { key, title, .. } = named;
         let mut fewest = None;
         let count = |&pairs: &usize| {
             let (mpps, one) = of(row, pairs)?;
@@ -380,7 +393,7 @@ fn rows_of(measured: &[Measured], counts: &[usize]) -> Vec<Line> {
                 p99_ns: over_slices(|taken| taken.p99_ns),
             })
         };
-        Line { key, title, counts: counts.iter().filter_map(count).collect() }
+        Line { key, title, window: named.window(workload), counts: counts.iter().filter_map(count).collect() }
     };
     ROWS.iter().enumerate().map(line).collect()
 }
@@ -433,6 +446,12 @@ fn print(report: &Report, chart: &Chart) {
         "\n  {rounds} slices of 50 ms of each, by turns; {} packets lost, {} corrupt",
         report.lost, report.corrupt
     );
+    for row in report.rows.iter().filter(|row| row.window < *window && !row.counts.is_empty()) {
+        println!(
+            "  note: {}: {} in flight on each pair, as the rings between threads hold no more",
+            row.title, row.window
+        );
+    }
     if counts(report).len() < 2 {
         println!("  note: with one number of pairs there is nothing to compare (--pairs)");
     } else {
@@ -494,7 +513,9 @@ mod tests {
             measured(1, 2, [16.0; 3], Some(600.0)),
             measured(6, 2, [5.0; 3], Some(700.0)),
         ];
-        let rows = rows_of(&all, &[1, 2]);
+        let workload = Workload::of_bursts(9600, 256, 32);
+        let rows = rows_of(&all, &[1, 2], &workload);
+        assert_eq!((rows[5].window, rows[6].window), (256, 81), "what lies between threads holds no more");
         let figures = |row: usize| -> Vec<[f64; 4]> {
             let figure = |count: &Count| {
                 [count.pairs as f64, count.mpps.median, count.over_fewest, count.over_limit.unwrap_or(0.0)]

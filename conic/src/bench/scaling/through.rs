@@ -28,6 +28,16 @@ pub enum Joined {
     BridgeAcross,
 }
 
+impl Joined {
+    /// Packets in flight on each pair: fewer than asked where the rings between threads hold no more.
+    pub fn window(self, workload: &Workload) -> u64 {
+        match self {
+            Joined::BridgeAcross => workload.window.min(ACROSS / (1 + lines_of(u64::from(workload.packet_size)))),
+            _ => workload.window,
+        }
+    }
+}
+
 /// Packets are sent back in bursts of so many at most.
 const BACK: usize = 256;
 
@@ -60,11 +70,7 @@ impl Through {
         let threads = if joined == Joined::OneThread { 1 } else { pairs.len() };
         let cores: Vec<String> = pairs[..threads].iter().map(|pair| pair.1.to_string()).collect();
         let bridged = matches!(joined, Joined::Bridge | Joined::BridgeAcross);
-        let window = match joined {
-            Joined::BridgeAcross => workload.window.min(ACROSS / (1 + lines_of(u64::from(workload.packet_size)))),
-            _ => workload.window,
-        };
-        let workload = Workload { window, ..workload };
+        let workload = Workload { window: joined.window(&workload), ..workload };
         let mode = if bridged { "bridge" } else { "loopback" };
         let options = ["--mode", mode, "--threads", &threads.to_string(), "--core", &cores.join(",")];
         let mut daemon = Daemon::start(folder, &options)?;
