@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use conic_fabric::{Home, Layout};
@@ -82,8 +83,8 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Makes a region for a layout: places each segment on its home's NUMA node where there are several nodes, touches
-    /// every page, and seals it.
+    /// Makes a region for a layout: places each segment on its home's NUMA node where there are several nodes (a huge page in which
+    /// segments of both meet on that of the last), touches every page, and seals it.
     ///
     /// # Errors
     ///
@@ -194,12 +195,20 @@ impl Memory {
         if nodes.len() < 2 {
             return false;
         }
-        for segment in layout.segments() {
-            let node = if segment.home == Home::Host { nodes[0] } else { nodes[1] };
-            let start = self.base.wrapping_add(segment.start.0 as usize);
-            place::prefer_node(start, segment.bytes as usize, node);
-        }
+        // Where a system knows no such wishes, pages lie where they are touched first.
+        self.prefer(layout, [nodes[0], nodes[1]]);
         true
+    }
+
+    /// Wants what is homed at the host on the first of these nodes, and at the network interface on the other; whether all could be asked.
+    fn prefer(&self, layout: &Layout, [host, nic]: [usize; 2]) -> bool {
+        let page = if self.pages == Pages::Plain { PAGE } else { HUGE_PAGE };
+        let homes = homes(layout, page, self.bytes);
+        homes.into_iter().fold(true, |all, (pages, home)| {
+            let node = if home == Home::Host { host } else { nic };
+            let start = self.base.wrapping_add(pages.start as usize);
+            place::prefer_node(start, (pages.end - pages.start) as usize, node) && all
+        })
     }
 
     /// The region's first byte in this process.
@@ -238,6 +247,23 @@ impl Drop for Memory {
         // SAFETY: the mapping is ours, and every `NativeCore` on it borrows this value.
         unsafe { libc::munmap(self.base.cast(), self.bytes as usize) };
     }
+}
+
+/// Runs of pages of one home, of a region of so many bytes: all of it, in order. Homes are kept apart by plain pages; a larger one in which
+/// several meet is the last one's.
+fn homes(layout: &Layout, page: u64, bytes: u64) -> Vec<(Range<u64>, Home)> {
+    let mut runs: Vec<(Range<u64>, Home)> = Vec::new();
+    for segment in layout.segments() {
+        let start = segment.start.0 / page * page;
+        match runs.last_mut() {
+            Some((_, home)) if *home == segment.home => continue,
+            Some((pages, _)) => pages.end = start,
+            None => {}
+        }
+        runs.push((start..bytes, segment.home));
+    }
+    runs.retain(|(pages, _)| !pages.is_empty());
+    runs
 }
 
 fn anonymous_file(flags: u32) -> Result<OwnedFd, MemoryError> {
@@ -293,6 +319,24 @@ mod tests {
         us.fence();
         for at in [Address(4096), Address(4160), Address(4224)] {
             assert_eq!((them.read_line(at), Line(words_at(at))), (line, line), "at {at}");
+        }
+    }
+
+    #[test]
+    fn pages_are_wanted_where_their_segments_are_at_home() {
+        let mut layout = Layout::new();
+        let mut add = |bytes, home| layout.add("test", bytes, 64, home, SynchronisingWords::NONE);
+        // The third begins within a page.
+        let starts = [add(5000, Home::Host), add(5000, Home::Nic), add(5000, Home::Nic), add(3 << 20, Home::Host)];
+        assert_eq!(starts.map(|at| at.0), [0, 8192, 8192 + 5056, 20_480]);
+        let plain = [(0..8192, Home::Host), (8192..20_480, Home::Nic), (20_480..3_166_208, Home::Host)];
+        assert_eq!(homes(&layout, PAGE, 3_166_208), plain);
+        // All meet in the first of two huge pages.
+        assert_eq!(homes(&layout, HUGE_PAGE, 2 * HUGE_PAGE), [(0..2 * HUGE_PAGE, Home::Host)]);
+        for pages in [Pages::Plain, Pages::HugeIfAvailable] {
+            let region = Memory::create(&layout, pages).expect("a region");
+            let node = place::numa_nodes()[0];
+            assert!(region.prefer(&layout, [node, node]), "{:?}", region.pages());
         }
     }
 
