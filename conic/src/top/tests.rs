@@ -18,9 +18,10 @@ fn answer(tens: u64) -> String {
     let client = |session: u64, name: &str, sent: u64, full: u64| {
         format!(
             r#"{{"session": {session}, "name": "{name}", "user": 1000, "network": "lab", "queues": 2, "bytes": 8388608,
-                "mac": "02:00:00:00:00:0{session}", "later": [1],
+                "mac": "02:00:00:00:00:0{session}", "later": [1], "promiscuous": {},
                 "counters": {{"sent_frames": {sent}, "sent_bytes": {}, "received_frames": 0, "dropped_full": {full}}},
                 "faults": {{"address": {}}}}}"#,
+            session == 2,
             100 * sent,
             u64::from(name == "bad") * 3
         )
