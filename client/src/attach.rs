@@ -21,6 +21,9 @@ pub(crate) const MOST_WORDS: usize = 64;
 /// What is waited for where packets that stand for several were limited.
 const LONGEST_WORD: &str = "its word on the longest packet";
 
+/// The same where frames for stations that nobody is known to have were asked for.
+const PROMISCUOUS_WORD: &str = "its word on frames for unknown stations";
+
 /// What a client takes with it when it attaches again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
@@ -28,6 +31,8 @@ pub(crate) struct Kept {
     pub mac: Option<[u8; 6]>,
     /// The longest packet that stands for several, if the program has limited them.
     pub longest: Option<u32>,
+    /// It is to get frames for stations that nobody is known to have.
+    pub promiscuous: bool,
 }
 
 /// Words of the daemon on questions that this side has given up waiting for. They come all the same, in the questions' order, before its word
@@ -40,6 +45,8 @@ pub(crate) struct Late {
     pub mac: Option<[u8; 6]>,
     /// The longest packet that came with one.
     pub longest: Option<u32>,
+    /// Whether it is promiscuous, as came with one.
+    pub promiscuous: Option<bool>,
 }
 
 impl Late {
@@ -51,6 +58,7 @@ impl Late {
         match *word {
             Message::Address { mac, granted } => self.mac = granted.then_some(mac).or(self.mac),
             Message::Longest(longest) => self.longest = Some(longest),
+            Message::Promiscuous { on, granted } => self.promiscuous = granted.then_some(on).or(self.promiscuous),
             _ => return false,
         }
         self.owed -= 1;
@@ -86,6 +94,7 @@ enum Step {
     Queues(Extensions),
     Bells(Extensions, Box<Given>),
     Longest(Box<Session>, u32),
+    Promiscuous(Box<Session>),
     /// Nothing: it is over.
     Over,
 }
@@ -105,7 +114,7 @@ impl Attaching {
         // Refused here, before anybody is asked, with the reason.
         Map::with_headroom(options.geometry, Features::best(), options.headroom).map_err(AttachError::Geometry)?;
         let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
-        let own = Extensions::NOTIFY | Extensions::LONGEST | Extensions::ADDRESS;
+        let own = Extensions::NOTIFY | Extensions::LONGEST | Extensions::ADDRESS | Extensions::PROMISCUOUS;
         let extensions = Extensions(own | Extensions::of_offloads(options.offloads).0);
         let hello = Hello { versions: (OLDEST, VERSION), extensions, name: options.name.clone() };
         say(&channel, &Message::Hello(hello))?;
@@ -135,6 +144,13 @@ impl Attaching {
                 }
                 Step::Longest(session, longest) => {
                     agree_on_longest(&answer, longest)?;
+                    match self.ask_for_strays(session)? {
+                        Ok(session) => return Ok(Some(session)),
+                        Err(step) => step,
+                    }
+                }
+                Step::Promiscuous(mut session) => {
+                    session.promiscuous = agree_on_strays(&answer, true)?;
                     return Ok(Some(*session));
                 }
                 Step::Over => return Err(unexpected("nothing", &answer)),
@@ -168,16 +184,41 @@ impl Attaching {
         Ok(Step::Queues(welcome.extensions))
     }
 
-    /// Maps what was given, and says how long packets may be where the program has limited them; the session where it has not.
+    /// Maps what was given, and says how long packets may be where the program has limited them, and whether it is promiscuous; the session
+    /// where there is nothing to say.
     fn map(&mut self, options: &Options) -> Result<Option<Session>, AttachError> {
         let Step::Bells(extensions, given) = std::mem::replace(&mut self.step, Step::Over) else { return Ok(None) };
         let Given { attached, region, kick, bells } = *given;
         let region = Arc::new(map_region(region, options, &attached, kick, bells)?);
-        let session = Session { channel: Arc::clone(&self.channel), region, attached, extensions };
-        let Some(longest) = self.kept.longest else { return Ok(Some(session)) };
-        ask_for_longest(&session, longest)?;
-        self.step = Step::Longest(Box::new(session), longest);
-        Ok(None)
+        let promiscuous = false;
+        let session = Session { channel: Arc::clone(&self.channel), region, attached, extensions, promiscuous };
+        if let Some(longest) = self.kept.longest {
+            ask_for_longest(&session, longest)?;
+            self.step = Step::Longest(Box::new(session), longest);
+            return Ok(None);
+        }
+        match self.ask_for_strays(Box::new(session))? {
+            Ok(session) => Ok(Some(session)),
+            Err(step) => {
+                self.step = step;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Asks for frames for stations that nobody is known to have, if the program wants them: then that is the next step, else the session
+    /// is there.
+    fn ask_for_strays(&self, mut session: Box<Session>) -> Result<Result<Session, Step>, AttachError> {
+        if !self.kept.promiscuous {
+            return Ok(Ok(*session));
+        }
+        if !session.extensions.has(Extensions::PROMISCUOUS) {
+            // An older daemon gives them to everybody.
+            session.promiscuous = true;
+            return Ok(Ok(*session));
+        }
+        say(&session.channel, &Message::Promiscuous { on: true, granted: false })?;
+        Ok(Err(Step::Promiscuous(session)))
     }
 }
 
@@ -188,6 +229,7 @@ impl Step {
             Step::Queues(_) => "its queues",
             Step::Bells(..) => "the rest of its bells",
             Step::Longest(..) => LONGEST_WORD,
+            Step::Promiscuous(_) => PROMISCUOUS_WORD,
             Step::Over => "nothing",
         }
     }
@@ -264,6 +306,30 @@ pub(crate) fn set_mac(session: &Session, options: &Options, mac: [u8; 6], late: 
             }
         }
         answer => Err(unexpected("an address", &answer)),
+    }
+}
+
+/// Asks for frames for stations that nobody is known to have, or for none of them.
+pub(crate) fn set_promiscuous(
+    session: &Session,
+    options: &Options,
+    on: bool,
+    late: &mut Late,
+) -> Result<(), AttachError> {
+    if !session.extensions.has(Extensions::PROMISCUOUS) {
+        // An older daemon gives them to everybody.
+        return if on { Ok(()) } else { Err(AttachError::Older("keep such frames from anybody".to_owned())) };
+    }
+    say(&session.channel, &Message::Promiscuous { on, granted: false })?;
+    let granted = agree_on_strays(&hear_word(session, options, late, PROMISCUOUS_WORD)?, on)?;
+    if granted { Ok(()) } else { Err(AttachError::Promiscuous) }
+}
+
+/// Whether the daemon has granted it.
+fn agree_on_strays(answer: &Message, wanted: bool) -> Result<bool, AttachError> {
+    match answer {
+        Message::Promiscuous { on, granted } if *on == wanted => Ok(*granted),
+        answer => Err(unexpected(PROMISCUOUS_WORD, answer)),
     }
 }
 

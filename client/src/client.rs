@@ -8,7 +8,7 @@ use conic_control::{Attached, Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::{Count, clock};
 
-use crate::attach::{Attaching, Kept, Late, MOST_WORDS, attach, limit_packets, set_mac};
+use crate::attach::{Attaching, Kept, Late, MOST_WORDS, attach, limit_packets, set_mac, set_promiscuous};
 use crate::session::Session;
 use crate::{AttachError, Options, Queue};
 
@@ -63,6 +63,8 @@ struct State {
     wants_mac: bool,
     /// What the daemon owes of its words.
     late: Late,
+    /// It gets frames for stations that nobody is known to have.
+    promiscuous: bool,
 }
 
 impl Client {
@@ -72,8 +74,12 @@ impl Client {
     ///
     /// Nobody listens, the daemon refuses, or takes too long; the text says what to do.
     pub fn attach(path: &Path, options: &Options) -> Result<(Client, Vec<Queue>), AttachError> {
-        let session = attach(path, options, Kept { mac: options.mac, longest: None })?;
-        let kept = Kept { mac: Some(session.attached.mac), longest: None };
+        let wanted = Kept { mac: options.mac, longest: None, promiscuous: options.promiscuous };
+        let session = attach(path, options, wanted)?;
+        if options.promiscuous && !session.promiscuous {
+            return Err(AttachError::Promiscuous);
+        }
+        let kept = Kept { mac: Some(session.attached.mac), ..wanted };
         let queues = session.attached.geometry.queues as usize;
         let shared = Arc::new(Shared {
             path: path.to_owned(),
@@ -90,6 +96,7 @@ impl Client {
                 kept,
                 wants_mac: options.mac.is_some(),
                 late: Late::default(),
+                promiscuous: options.promiscuous,
             }),
             question: Mutex::new(()),
         });
@@ -164,6 +171,26 @@ impl Client {
         }
         let change = |session: &Session, options: &Options, late: &mut Late| set_mac(session, options, mac, late);
         self.ask(change, |state| (state.kept.mac, state.wants_mac) = (Some(mac), true))
+    }
+
+    /// Asks for frames for stations that nobody is known to have, of its VLAN, or for none of them, which are those that it gets when this
+    /// returns. A client that may send from other addresses than its own gets them anyway, because their stations may be behind it.
+    /// While the daemon is gone, it is asked when that is back; should it not grant it then, the client attaches without, and
+    /// [`Client::is_promiscuous`] says so. Other threads' calls do not wait for the daemon's answer, but those of this one.
+    ///
+    /// # Errors
+    ///
+    /// The operator does not let this client have them; the daemon is older than this, and gives them to everybody, or takes too long.
+    pub fn set_promiscuous(&self, on: bool) -> Result<(), AttachError> {
+        let change =
+            |session: &Session, options: &Options, late: &mut Late| set_promiscuous(session, options, on, late);
+        self.ask(change, |state| (state.kept.promiscuous, state.promiscuous) = (on, on))
+    }
+
+    /// Whether the daemon has granted this client frames for stations that nobody is known to have; while it is gone, whether it is asked
+    /// when it is back.
+    pub fn is_promiscuous(&self) -> bool {
+        self.shared.state().promiscuous
     }
 
     /// Asks the daemon something, one question at a time, and enters what it has agreed to; where it is gone, what it will be asked then.
@@ -304,6 +331,7 @@ impl Shared {
         match attached {
             Ok(session) => {
                 state.kept.mac = Some(session.attached.mac);
+                state.promiscuous = session.promiscuous;
                 state.session = Arc::new(session);
                 state.late = Late::default();
                 state.reconnects += 1;
@@ -336,6 +364,9 @@ impl State {
             (self.kept.mac, self.wants_mac) = (Some(mac), true);
         }
         self.kept.longest = self.late.longest.take().or(self.kept.longest);
+        if let Some(on) = self.late.promiscuous.take() {
+            (self.kept.promiscuous, self.promiscuous) = (on, on);
+        }
     }
 
     /// Whether the daemon has said that this client is detached.

@@ -36,6 +36,8 @@ pub enum AttachError {
     Older(String),
     /// The daemon does not give this address.
     Address([u8; 6]),
+    /// The daemon does not give this client frames for stations that nobody is known to have.
+    Promiscuous,
     /// The daemon said something that cannot be.
     Peer(String),
     /// The geometry asked for cannot be.
@@ -53,6 +55,7 @@ impl AttachError {
             AttachError::Timeout { .. } => Reason::Timeout,
             AttachError::Older(_) => Reason::Version,
             AttachError::Address(_) => Reason::Mac,
+            AttachError::Promiscuous => Reason::NotAllowed,
             AttachError::Peer(_) => Reason::Malformed,
             AttachError::Geometry(_) => Reason::Geometry,
             AttachError::Memory(_) => Reason::Resources,
@@ -88,6 +91,10 @@ impl fmt::Display for AttachError {
                 f,
                 "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x} is not to be had: another client of the network has it, or it is that of \
                  no single station"
+            ),
+            AttachError::Promiscuous => f.write_str(
+                "the NIC's operator does not let this client have frames for stations that nobody is known to have: ask for \
+                 `promiscuous = true` in the network's configuration, or in a rule for this user",
             ),
             AttachError::Peer(what) => write!(f, "the NIC said what cannot be: {what}"),
             AttachError::Geometry(error) => write!(f, "the queues asked for cannot be: {error}"),

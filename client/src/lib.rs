@@ -84,6 +84,9 @@ pub struct Options {
     pub headroom: Headroom,
     /// The MAC address; the daemon chooses one where there is none.
     pub mac: Option<[u8; 6]>,
+    /// It wants frames for stations that nobody is known to have, of its VLAN, and not attach without; the network's configuration says
+    /// whether it may. [`Client::set_promiscuous`] asks for the same later.
+    pub promiscuous: bool,
     /// What it makes of packets' metadata.
     pub offloads: Offloads,
     /// How long each step of attaching may take.
@@ -101,6 +104,7 @@ impl Default for Options {
             geometry: Geometry { queues: 1, descriptors: 1024, buffers: [2048, 1024, 64], object_bytes: 0 },
             headroom: Headroom::NONE,
             mac: None,
+            promiscuous: false,
             offloads: Offloads::default(),
             patience: Duration::from_secs(5),
             reconnect: true,

@@ -380,6 +380,17 @@ impl Queue {
         self.region.bells[self.index].as_fd()
     }
 
+    /// How many descriptors have come that were not received, `most` at most: packets, or parts of such as stand for several.
+    pub fn waiting(&self, most: usize) -> usize {
+        self.host.waiting(most)
+    }
+
+    /// How many descriptors there is room to send, in bursts; one that is sent alone takes the place of up to four. The NIC says late what
+    /// it has read: a quarter of the ring may be free that is not counted.
+    pub fn room(&mut self) -> usize {
+        self.host.tx_room()
+    }
+
     /// Whether the NIC may miss that it is to ring, for want of a fence that reaches it: then a sleeper looks again after a
     /// millisecond.
     pub fn may_miss_bells(&self) -> bool {

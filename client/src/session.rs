@@ -83,4 +83,6 @@ pub(crate) struct Session {
     pub(crate) attached: Attached,
     /// What both sides have.
     pub(crate) extensions: Extensions,
+    /// It was granted frames for stations that nobody is known to have when it attached.
+    pub(crate) promiscuous: bool,
 }

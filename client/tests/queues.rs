@@ -640,3 +640,34 @@ fn who_waits_while_the_daemon_goes_and_comes_back_gets_the_next_packet() {
         assert!(waits.join().expect("it wakes up"));
     });
 }
+
+#[test]
+fn what_waits_is_counted_and_stays_and_so_is_the_room_to_send() {
+    let mut world = World::new();
+    assert_eq!((world.queue.waiting(64), world.queue.room()), (0, 64));
+    // Short ones lie in the ring's lines where they are alone, others in groups.
+    let lengths = [60, 100, 40, 1400, 60, 60, 60, 60, 60, 700];
+    let packets: Vec<Vec<u8>> = (0..).zip(lengths).map(|(number, bytes)| content(number, bytes)).collect();
+    world.nic.deliver(&packets[..1]);
+    world.nic.deliver(&packets[1..2]);
+    world.nic.deliver(&packets[2..]);
+    assert_eq!((world.queue.waiting(64), world.queue.waiting(3), world.queue.waiting(0)), (10, 3, 0));
+    let (mut into, mut came) = (Vec::new(), 0);
+    for most in [1, 2, 1, 3, 3, 3] {
+        came += world.queue.receive(&mut into, most);
+        assert_eq!((came + world.queue.waiting(64), into.len()), (10, came));
+    }
+    assert_eq!(came, 10);
+    // A burst takes as many places as it has packets, rounded up to a slot.
+    let mut burst: Vec<Buffer> = (0..8).map(|number| world.packet(number, 500)).collect();
+    assert_eq!((world.queue.transmit(&mut burst), world.queue.room()), (8, 56));
+    let mut one = vec![world.packet(9, 500)];
+    assert_eq!((world.queue.transmit(&mut one), world.queue.room()), (1, 52));
+    // What the NIC has read is room when it says so: after a quarter of the ring at the latest.
+    while world.queue.room() >= 16 {
+        let mut more = vec![world.packet(1, 500)];
+        assert_eq!(world.queue.transmit(&mut more), 1);
+    }
+    world.sent();
+    assert!(world.queue.room() >= 48, "{}", world.queue.room());
+}

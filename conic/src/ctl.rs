@@ -227,6 +227,16 @@ fn limit(client: &Value) -> String {
     format!("  client {} sends {rate} bytes/s at most, {burst} bytes at once\n", client["session"])
 }
 
+/// What is to be said of a client beside its line of the table: its limit, and that it is promiscuous.
+fn said_of(client: &Value) -> String {
+    let mut lines = if client["limit"].is_object() { limit(client) } else { String::new() };
+    if client["promiscuous"] == true {
+        let session = &client["session"];
+        lines += &format!("  client {session} gets frames for stations that nobody is known to have (promiscuous)\n");
+    }
+    lines
+}
+
 /// A port in words.
 fn port_line(port: &Value) -> String {
     let count = |name: &str| port["counters"][name].as_u64().unwrap_or(0);
@@ -282,7 +292,7 @@ fn table(answer: &Value) -> String {
             lines += &format!("  pinned {} to client {}{queue}\n", text(&pin["match"]), pin["client"]);
         }
         let of_it = list("clients").into_iter().filter(|client| client["network"] == network["name"]);
-        lines.extend(of_it.filter(|client| client["limit"].is_object()).map(|client| limit(&client)));
+        lines.extend(of_it.map(|client| said_of(&client)));
     }
     lines += &format!(
         "{:>7} {:<16} {:<12} {:>6} {:<17} {:>15} {:>15} {:>10} {:>7}\n",

@@ -276,6 +276,10 @@ fn text_of(event: &Event) -> String {
         Event::Readdressed { session, name, mac, before } => {
             format!("client {session}: {name} is {mac} and was {before}")
         }
+        Event::Promiscuous { session, name, on } => {
+            let gets = if *on { "gets" } else { "gets no more" };
+            format!("client {session}: {name} {gets} frames for stations that nobody is known to have (promiscuous)")
+        }
         Event::Crowded { clients, text } => {
             format!("nobody can be let in beside {clients} clients: {text}; a higher `ulimit -n` lets more in")
         }

@@ -8,6 +8,7 @@
 //! | 3 | - | [`Bells`], until each queue has one | bells |
 //! | then | [`Message::Longest`], whenever it wants | the same, when it is so | none |
 //! | then | [`Message::Address`], likewise | whether it has the address now | none |
+//! | then | [`Message::Promiscuous`], likewise | whether that is so now | none |
 //! | then | [`Message::Detach`], or it closes the socket | [`Refused`], if it is detached for its faults | none |
 //!
 //! Every message begins with the same 16 bytes ([`HEADER`]) and says how long it is; what follows is little-endian, and a
@@ -58,6 +59,8 @@ impl Extensions {
     pub const LONGEST: u64 = 1 << 7;
     /// The client may change its address.
     pub const ADDRESS: u64 = 1 << 8;
+    /// The client may ask for frames whose station nobody is known to have. A daemon without it gives them to everybody.
+    pub const PROMISCUOUS: u64 = 1 << 9;
     /// What this program has.
     pub const KNOWN: Extensions = Extensions(
         Extensions::NOTIFY
@@ -68,7 +71,8 @@ impl Extensions {
             | Extensions::NO_HASH
             | Extensions::JOIN
             | Extensions::LONGEST
-            | Extensions::ADDRESS,
+            | Extensions::ADDRESS
+            | Extensions::PROMISCUOUS,
     );
 
     /// What a client says that makes so much of metadata.
@@ -133,7 +137,7 @@ mod tests {
                 _ => assert_eq!(heard, without),
             }
         }
-        let others = Extensions::NOTIFY | Extensions::LONGEST | Extensions::ADDRESS;
+        let others = Extensions::NOTIFY | Extensions::LONGEST | Extensions::ADDRESS | Extensions::PROMISCUOUS;
         let known = Extensions(Extensions::KNOWN.0 & !others);
         assert_eq!(known, Extensions::of_offloads(all));
     }

@@ -244,6 +244,8 @@ pub enum Kind {
     Longest = 11,
     /// The client's address.
     Address = 12,
+    /// Whether the client gets frames whose station nobody is known to have.
+    Promiscuous = 13,
 }
 
 /// A message.
@@ -269,6 +271,14 @@ pub enum Message {
         /// The address.
         mac: [u8; 6],
         /// It is the client's from here on; of no meaning in what the client says, and false there.
+        granted: bool,
+    },
+    /// From here on the client gets frames for stations that nobody is known to have, or none of them; the answer repeats it. Only with
+    /// [`Extensions::PROMISCUOUS`].
+    Promiscuous {
+        /// Whether it wants them.
+        on: bool,
+        /// It is so from here on; of no meaning in what the client says, and false there.
         granted: bool,
     },
     /// See [`Refused`].
@@ -307,6 +317,7 @@ impl Message {
             Message::Detach => Kind::Detach,
             Message::Longest(_) => Kind::Longest,
             Message::Address { .. } => Kind::Address,
+            Message::Promiscuous { .. } => Kind::Promiscuous,
             Message::Refused(_) => Kind::Refused,
             Message::Query(_) => Kind::Query,
             Message::Answer(_) => Kind::Answer,
@@ -332,6 +343,7 @@ impl Message {
                 writer.bytes(mac);
                 writer.u16(u16::from(*granted));
             }
+            Message::Promiscuous { on, granted } => [on, granted].iter().for_each(|&&is| writer.u16(u16::from(is))),
             Message::Refused(refused) => {
                 writer.u16(refused.reason as u16);
                 writer.bytes(refused.text.as_bytes());
@@ -362,6 +374,7 @@ impl Message {
             Kind::Part,
             Kind::Longest,
             Kind::Address,
+            Kind::Promiscuous,
         ]);
         let number = reader.kind;
         let kind = kinds.into_iter().find(|&kind| kind as u16 == number);
@@ -379,6 +392,10 @@ impl Message {
             Kind::Address => Message::Address {
                 mac: reader.array("the MAC address")?,
                 granted: read_flag(&mut reader, "whether it is the client's")?,
+            },
+            Kind::Promiscuous => Message::Promiscuous {
+                on: read_flag(&mut reader, "whether it is promiscuous")?,
+                granted: read_flag(&mut reader, "whether that is so")?,
             },
             Kind::Refused => {
                 let number = reader.u16("the reason")?;

@@ -52,6 +52,8 @@ fn messages() -> Vec<Message> {
     all.push(Message::Part { descriptors: 2, text: "{}".to_owned() });
     all.push(Message::Longest(60_416));
     all.extend([false, true].map(|granted| Message::Address { mac: [2, 1, 2, 3, 4, 5], granted }));
+    let both = [false, true];
+    all.extend(both.iter().flat_map(|&on| both.map(|granted| Message::Promiscuous { on, granted })));
     all
 }
 
@@ -162,8 +164,9 @@ fn extensions_have_the_bits_that_others_know() {
         Extensions::JOIN,
         Extensions::LONGEST,
         Extensions::ADDRESS,
+        Extensions::PROMISCUOUS,
     ];
-    assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128, 256]);
+    assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
 }
 
 #[test]

@@ -61,6 +61,15 @@ pub enum Event {
         /// The one that it had before.
         before: String,
     },
+    /// A client gets frames for stations that nobody is known to have from here on, or no longer.
+    Promiscuous {
+        /// Its session.
+        session: u64,
+        /// What it calls itself.
+        name: String,
+        /// Whether it does.
+        on: bool,
+    },
     /// A client is detached, and its memory returned, or kept for its program, which may use it still.
     Detached {
         /// Its session.
@@ -173,8 +182,8 @@ pub enum Event {
 }
 
 /// Kinds of which whoever may connect causes as many as it likes, as JSON names them.
-pub(crate) const CAUSED: [&str; 7] =
-    ["attached", "crowded", "detached", "mirrored", "not_mirrored", "readdressed", "refused"];
+pub(crate) const CAUSED: [&str; 8] =
+    ["attached", "crowded", "detached", "mirrored", "not_mirrored", "promiscuous", "readdressed", "refused"];
 
 impl Event {
     /// Which of [`CAUSED`] it is.
@@ -185,6 +194,7 @@ impl Event {
             Event::Detached { .. } => "detached",
             Event::Mirrored { .. } => "mirrored",
             Event::NotMirrored { .. } => "not_mirrored",
+            Event::Promiscuous { .. } => "promiscuous",
             Event::Readdressed { .. } => "readdressed",
             Event::Refused { .. } => "refused",
             _ => "other",
@@ -217,6 +227,7 @@ mod tests {
             Event::Detached { session: 1, name: text(), why: "closed", faults: 0, microseconds: 1, kept: false },
             Event::Mirrored { network: text(), end: text(), file: text() },
             Event::NotMirrored { network: text(), end: text(), text: text() },
+            Event::Promiscuous { session: 1, name: text(), on: true },
             Event::Readdressed { session: 1, name: text(), mac: text(), before: text() },
             Event::Refused { process: 1, user: 1, reason: "malformed", text: text() },
         ];

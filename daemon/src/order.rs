@@ -112,6 +112,13 @@ pub(crate) enum Order {
         /// The address.
         mac: [u8; 6],
     },
+    /// A client gets frames for stations that nobody is known to have, or not.
+    Promiscuous {
+        /// Its session.
+        session: u64,
+        /// Whether it does.
+        promiscuous: bool,
+    },
     /// A client may send so much from here on.
     Limit {
         /// Its session.
@@ -275,6 +282,8 @@ pub(crate) struct Report {
     pub pins: Vec<(u64, Pin)>,
     /// Clients whose sending is limited.
     pub limits: Vec<(u64, RateLimit)>,
+    /// Clients that get frames for stations that nobody is known to have.
+    pub promiscuous: Vec<u64>,
     /// Who is looked into, and what was seen.
     pub mirrors: Vec<(Party, MirrorCounters)>,
 }

@@ -362,6 +362,7 @@ impl Daemon {
                 self.wait_for_threads(number);
             }
             (Message::Address { mac, .. }, Step::Attached(_)) => self.change_address(number, mac),
+            (Message::Promiscuous { on, .. }, Step::Attached(_)) => self.change_promiscuous(number, on),
             (Message::Detach, Step::Attached(_)) => self.let_go(number, "asked"),
             (Message::Query(question), Step::Negotiated { .. } | Step::Asking(_)) => self.answer(number, &question),
             (other, _) => {
@@ -564,6 +565,7 @@ fn kind_of(message: &Message) -> &'static str {
         Message::Detach => "a farewell",
         Message::Longest(_) => "a limit",
         Message::Address { .. } => "an address",
+        Message::Promiscuous { .. } => "a wish for others' frames",
         Message::Query(_) => "a question",
         _ => "what a daemon says",
     }

@@ -173,6 +173,11 @@ impl Worker {
         self.order(Order::Address { session, mac });
     }
 
+    /// Has a client get frames for stations that nobody is known to have, or not, whoever serves it.
+    pub(crate) fn set_promiscuous(&self, session: u64, promiscuous: bool) {
+        self.order(Order::Promiscuous { session, promiscuous });
+    }
+
     pub(crate) fn connect(&self, party: Party, circuit: Option<Circuit>) {
         self.order(Order::Connect { party, circuit });
     }
@@ -436,6 +441,7 @@ impl Loop {
             }
             Order::Longest { session, longest } => self.switch.limit_packets(session, longest),
             Order::Address { session, mac } => _ = self.switch.set_mac(clock::now(), session, mac),
+            Order::Promiscuous { session, promiscuous } => _ = self.switch.set_promiscuous(session, promiscuous),
             Order::Limit { session, limit } => self.switch.limit(clock::now(), session, limit),
             // Whoever is gone meanwhile is in no circuit and has no flows.
             Order::Connect { party, circuit } => _ = self.switch.connect(party, circuit),
@@ -498,6 +504,7 @@ impl Loop {
             mirrors: self.switch.mirrors().collect(),
             pins: self.switch.pins().map(|(session, pin)| (session, pin.clone())).collect(),
             limits: self.switch.limits().collect(),
+            promiscuous: self.switch.promiscuous().collect(),
         }
     }
 

@@ -145,6 +145,7 @@ fn whatever_comes_is_refused_or_served_and_nothing_is_held() {
                 1 => wish(),
                 2 => Message::Detach.encode(),
                 3 => Message::Query("{\"ask\":\"list\"}".to_owned()).encode(),
+                4 if random.bool() => Message::Promiscuous { on: random.bool(), granted: random.bool() }.encode(),
                 4 => Message::Longest(random.u32(..)).encode(),
                 5 => address(random.u8(..)),
                 _ => (0..random.usize(1..=200)).map(|_| random.u8(..)).collect(),

@@ -1,6 +1,7 @@
 //! Everything that clients and operators do to a daemon, in a random order, with one daemon after the other taking over in the middle.
 //!
-//! Clients attach to a bridge and to a loopback, send each other frames, move to other addresses, leave, and are detached by an operator;
+//! Clients attach to a bridge and to a loopback, send each other frames, move to other addresses, ask for frames for stations that nobody has,
+//! leave, and are detached by an operator;
 //! others are connected and go no further than a step of attaching, or die there. Each is let in exactly if the quota has room for it. No
 //! frame is lost while daemons take over, and at the end everything can be had again.
 //!
@@ -40,6 +41,9 @@ const CLIENTS: u32 = 6;
 const QUEUES: u32 = 12;
 const HALVES: usize = 6;
 
+/// A station that nobody has.
+const NOBODY: [u8; 6] = [2, 0xab, 0, 0, 0, 0];
+
 /// Frames on their way at most: fewer than a pool holds, and than a ring has lines. One that comes alone takes a line of its own, and the
 /// host gives lines back late: of 64 descriptors, 16 lines, two frames of 24 found no place once in some thousand bursts.
 const BURST: u64 = 24;
@@ -77,7 +81,11 @@ fn main() -> ExitCode {
 
 fn config(socket: &Path) -> Config {
     let loopback = NetworkConfig { name: "loop".to_owned(), mode: NetworkMode::Loopback, ..NetworkConfig::default() };
-    let networks = vec![NetworkConfig { threads: 2, ..NetworkConfig::default() }, loopback];
+    // Everybody may be promiscuous, also where all frames come back.
+    let networks = vec![
+        NetworkConfig { threads: 2, promiscuous: true, ..NetworkConfig::default() },
+        NetworkConfig { promiscuous: true, ..loopback },
+    ];
     let limits = Limits { clients_per_user: CLIENTS, queues_per_user: QUEUES, ..Limits::default() };
     // Who says nothing for long is not what this is about.
     let step_timeout_ms = 600_000;
@@ -90,6 +98,8 @@ struct Whole {
     client: Client,
     queues: Vec<Queue>,
     loops: bool,
+    /// It gets frames for stations that nobody has, if it is on the bridge.
+    promiscuous: bool,
 }
 
 /// A connection that went as far as this.
@@ -159,7 +169,7 @@ fn live(socket: &Path, (seed, actions): (u64, u64), told: &mut Vec<String>) -> [
 
 impl World<'_> {
     fn act(&mut self) {
-        match self.random.u32(0..20) {
+        match self.random.u32(0..22) {
             0..=4 => self.attach(),
             5 | 6 => self.leave(),
             7 => self.leave_in_the_middle(),
@@ -169,6 +179,8 @@ impl World<'_> {
             14 => self.die(),
             15 => self.move_away(),
             16 | 17 => self.exchange(),
+            18 => self.turn(),
+            19 => self.send_astray(),
             _ => self.take_over(),
         }
     }
@@ -194,7 +206,7 @@ impl World<'_> {
         let has_room = self.has_room(queues);
         self.tell(format!("attach, {queues} queues, loops: {loops}, room: {has_room}"));
         match (attach(&self.socket, queues, loops), has_room) {
-            (Ok((client, queues)), true) => self.wholes.push(Whole { client, queues, loops }),
+            (Ok((client, queues)), true) => self.wholes.push(Whole { client, queues, loops, promiscuous: false }),
             (Err(AttachError::Refused(refused)), false) if refused.reason == Reason::Quota => {}
             (Ok(_), false) => panic!("it was let in, and there is no room"),
             (Err(error), _) => panic!("it was not let in: {error}"),
@@ -288,6 +300,47 @@ impl World<'_> {
         }
     }
 
+    /// A client asks for frames for stations that nobody has, or for none of them.
+    fn turn(&mut self) {
+        let Some(which) = self.choose(self.wholes.len()) else { return };
+        let one = &mut self.wholes[which];
+        one.promiscuous ^= true;
+        let on = one.promiscuous;
+        one.client.set_promiscuous(on).expect("everybody may");
+        self.tell(format!("client {which} is promiscuous: {on}"));
+    }
+
+    /// One on the bridge sends a frame for nobody, and then one for everybody: who gets the first is known, and gets it first.
+    fn send_astray(&mut self) {
+        let Some((from, _)) = self.ends().filter(|&(from, _)| !self.wholes[from].loops) else { return };
+        let (astray, last) = (self.number, self.number + 1);
+        self.number += 2;
+        self.tell(format!("client {from} sends frame {astray} astray"));
+        let (source, which) = (self.wholes[from].client.mac(), astray as usize % self.wholes[from].queues.len());
+        for (to, number) in [(NOBODY, astray), ([0xff; 6], last)] {
+            let queue = &mut self.wholes[from].queues[which];
+            let mut frame = queue.allocate(60).expect("a buffer is free");
+            write_frame(&mut frame, source, to, number);
+            assert_eq!(queue.transmit(&mut vec![frame]), 1, "there is room");
+        }
+        for (index, one) in self.wholes.iter_mut().enumerate().filter(|(index, one)| *index != from && !one.loops) {
+            let mut came = Vec::new();
+            let mut receive = |came: &mut Vec<u64>| {
+                let mut some = Vec::new();
+                one.queues.iter_mut().for_each(|queue| _ = queue.receive(&mut some, 32));
+                came.extend(some.iter().map(|frame| numbered(&frame.to_vec())).filter(|&number| number >= astray));
+            };
+            let all = try_until("the last frame comes", || {
+                receive(&mut came);
+                came.contains(&last) && (!one.promiscuous || came.contains(&astray))
+            });
+            // What came before it may lie in a queue that was looked at first.
+            receive(&mut came);
+            all.unwrap_or_else(|why| panic!("{why}: {index} got {came:?}"));
+            assert_eq!(came.contains(&astray), one.promiscuous, "client {index}");
+        }
+    }
+
     fn burst(&mut self, ends: (usize, usize)) -> Burst {
         let first = self.number;
         self.number += self.random.u64(1..=BURST);
@@ -363,7 +416,7 @@ impl World<'_> {
         self.tell("everything is had".to_owned());
         for _ in 0..CLIENTS {
             let (client, queues) = attach(&self.socket, QUEUES / CLIENTS, false).expect("there is room for it");
-            self.wholes.push(Whole { client, queues, loops: false });
+            self.wholes.push(Whole { client, queues, loops: false, promiscuous: false });
         }
     }
 }

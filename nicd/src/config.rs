@@ -161,6 +161,9 @@ pub struct NetworkConfig {
     pub wait: WaitMode,
     /// A client may send from its own address alone.
     pub own_address_only: bool,
+    /// A client that may send from its own address alone may have frames for stations that nobody is known to have, if it asks for them.
+    /// Who may send from others has them anyway.
+    pub promiscuous: bool,
     /// Addresses that no client may have but who is bound to them: those of stations behind ports, whose traffic it would get.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kept_macs: Vec<Mac>,
@@ -208,6 +211,9 @@ pub struct ClientConfig {
     /// They may send from their own address alone; as the network has it if it is not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_address_only: Option<bool>,
+    /// They may have frames for stations that nobody is known to have; as the network has it if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promiscuous: Option<bool>,
 }
 
 /// Threads of a network, at most: each has a way of two MiB to each other.
@@ -232,6 +238,7 @@ impl Default for NetworkConfig {
             cores: Vec::new(),
             wait: WaitMode::Adaptive,
             own_address_only: true,
+            promiscuous: false,
             kept_macs: Vec::new(),
             address_age_s: 300,
             ports: Vec::new(),
@@ -413,17 +420,29 @@ impl NetworkConfig {
             bytes_per_second,
             burst_bytes: rule.burst_bytes.unwrap_or(DEFAULT_BURST),
         });
-        let own_address_only = rule.own_address_only.unwrap_or(self.own_address_only);
+        let own_address_only = self.is_bound(&rule);
         Rules {
             offloads: Offloads::default(),
             longest: None,
             mac,
             own_address_only,
+            promiscuous: false,
             vlan: rule.vlan,
             limit,
             circuit: self.circuit_of_client(name),
             pins: self.pins_of(name),
         }
+    }
+
+    /// Whether a client may have frames for stations that nobody is known to have.
+    pub fn may_be_promiscuous(&self, name: &str, user: u32) -> bool {
+        let rule = self.rule_of(name, user).cloned().unwrap_or_default();
+        rule.promiscuous.unwrap_or(self.promiscuous) || !self.is_bound(&rule)
+    }
+
+    /// Whether clients of a rule may send from their own address alone.
+    fn is_bound(&self, rule: &ClientConfig) -> bool {
+        rule.own_address_only.unwrap_or(self.own_address_only)
     }
 
     /// The core that a thread is bound to.
@@ -623,6 +642,7 @@ mod tests {
             Rules {
                 mac: [2; 6],
                 own_address_only: true,
+                promiscuous: false,
                 vlan: Some(9),
                 limit: Some(limit),
                 circuit,

@@ -135,7 +135,7 @@ fn as_many_queues_stay_awake_as_the_switch_is_told() {
 
 #[test]
 fn tags_pass_as_they_are_once_the_last_member_of_a_vlan_has_left() {
-    let vlan = |number, vlan| Rules { vlan, ..plain(number) };
+    let vlan = |number, vlan| Rules { vlan, promiscuous: true, ..plain(number) };
     // A client of this thread, one of another, and a port.
     for who in ["client", "away", "port"] {
         let outside: [Outside; 2] = Default::default();

@@ -7,6 +7,7 @@
 //! | `join`, `leaving`, `counted` | clients that come and go, and what is counted of them |
 //! | `comings` | ports that come and go |
 //! | `forwarded` | ports that forward by themselves |
+//! | `stray` | frames for stations that nobody is known to have |
 //! | `threads`, `between`, `held`, `parts` | a network of several threads |
 //! | `burst` | frames of one burst, each by itself |
 //! | `loom_sleep` | going to sleep and being woken, every schedule |
@@ -27,6 +28,7 @@ mod parts;
 mod path;
 mod rest;
 mod shares;
+mod stray;
 mod support;
 mod switch;
 mod threads;

@@ -50,7 +50,7 @@ impl Client {
 }
 
 fn attach(switch: &mut Switch<KeptCore>, number: u64, offloads: Offloads) -> Client {
-    Client::attach(switch, Time::ZERO, number, 1, Rules { offloads, ..plain(number) })
+    Client::attach(switch, Time::ZERO, number, 1, Rules { offloads, promiscuous: true, ..plain(number) })
 }
 
 /// Steps until whoever has sent more than its share has paid it back.

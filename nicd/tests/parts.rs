@@ -64,21 +64,22 @@ fn a_frame_for_everybody_leaves_by_one_queue_and_comes_to_each_once() {
         let mut world = World::new(count, queues);
         for number in 1..=count as u64 {
             // To everybody, and to one of whom nobody knows where it is.
-            for (flow, to) in [(1, EVERYBODY), (2, mac(99))] {
+            for (flow, to, is_for_all) in [(1, EVERYBODY, true), (2, mac(99), false)] {
                 world.send(number, &frame(mac(number), to, flow, number, 300));
                 let left = world.left();
                 assert_eq!((left.len(), world.other.take().len()), (1, 1), "{count} threads, {queues} queues");
                 let own = number as usize - 1;
                 assert!(own >= queues || left[0] % count == own, "by queue {left:?} from thread {own}");
-                let others: Vec<usize> = (1..=count as u64).map(|other| usize::from(other != number)).collect();
+                let gets = |other| usize::from(other != number && is_for_all);
+                let others: Vec<usize> = (1..=count as u64).map(gets).collect();
                 assert_eq!(world.got(), others, "{count} threads, {queues} queues, from {number}");
             }
         }
         for queue in 0..queues {
-            for (flow, to) in [(1, EVERYBODY), (2, mac(99))] {
+            for (flow, to, copies) in [(1, EVERYBODY, 1), (2, mac(99), 0)] {
                 world.come(queue, frame(FAR, to, flow, 1, 300));
                 assert_eq!((world.left(), world.other.take().len()), (vec![], 1), "{count} threads, queue {queue}");
-                assert_eq!(world.got(), vec![1; count], "{count} threads, queue {queue} of {queues}");
+                assert_eq!(world.got(), vec![copies; count], "{count} threads, queue {queue} of {queues}");
             }
         }
         world.other.give(frame(mac(201), EVERYBODY, 1, 1, 300));

@@ -65,7 +65,8 @@ fn an_operator_connects_and_disconnects_while_frames_flow() {
     let outside = Outside::default();
     let mut switch = bridge(vec![port(&outside, None)]);
     let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
-    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, plain(2));
+    let promiscuous = Rules { promiscuous: true, ..plain(2) };
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, promiscuous);
     assert!(switch.connect(Party::Client(1), end(0, false)) && switch.connect(Party::Client(2), end(0, true)));
     assert!(!switch.connect(Party::Client(9), None) && !switch.connect(Party::Port(1), None));
     assert!(a.send(0, &frame(mac(1), mac(200), 1, 1, 100), 1));
@@ -173,7 +174,8 @@ fn a_pinned_flow_does_not_leave_its_vlan() {
     let mut switch = bridge(vec![port(&outside, None)]);
     let member = |number, vlan| Rules { vlan, ..plain(number) };
     let pins = vec![pin("source-port=5", None)];
-    let mut pinned = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { pins, ..member(1, Some(8)) });
+    let rules = Rules { pins, promiscuous: true, ..member(1, Some(8)) };
+    let mut pinned = Client::attach(&mut switch, Time::ZERO, 1, 1, rules);
     let mut stranger = Client::attach(&mut switch, Time::ZERO, 2, 1, member(2, Some(7)));
     let mut trunk = Client::attach(&mut switch, Time::ZERO, 3, 1, member(3, None));
     // Without a tag, with one of another VLAN, and with its own; as one piece and as several.

@@ -33,8 +33,8 @@
  * client that goes on. A packet whose bytes do not lie in a buffer of the client is refused.
  *
  * Errors. Functions that return an int return a number that is not negative, or one of enum conic_error. None of them ends
- * the process, or blocks (but conic_wait, as long as it is told, and conic_attach, conic_link and conic_set_mac, for no longer than
- * the options' patience at each step). errno is nothing that they speak by.
+ * the process, or blocks (but conic_wait, as long as it is told, and conic_attach, conic_link, conic_set_mac and conic_set_promiscuous,
+ * for no longer than the options' patience at each step). errno is nothing that they speak by.
  *
  * Waiting. Polling conic_rx_burst is the fastest. conic_wait sleeps when there is nothing for a while; conic_get_fd, conic_arm
  * and conic_disarm are for programs with an event loop:
@@ -182,8 +182,11 @@ struct conic_options {
     uint8_t reconnect;
     // What the program makes of `metadata`: 0, or `CONIC_OFFLOAD_REQUESTS` and others with it.
     uint32_t offloads;
-    // Zero.
-    uint32_t reserved;
+    // 1: the client wants frames for stations that nobody is known to have, and not attach without; the NIC's configuration says whether it
+    // may. 0: it does not.
+    uint8_t promiscuous;
+    // Zeroes.
+    uint8_t reserved[3];
 };
 
 // What is known of a client.
@@ -200,8 +203,10 @@ struct conic_info {
     uint32_t link;
     // The client's MAC address.
     uint8_t mac[6];
-    // Zero.
-    uint8_t reserved[6];
+    // 1 while the client gets frames for stations that nobody is known to have because it asked for them.
+    uint8_t promiscuous;
+    // Zeroes.
+    uint8_t reserved[5];
     // The network's name, ended by a zero byte; empty where it is the daemon's first and was not named.
     char network[40];
 };
@@ -301,6 +306,16 @@ int conic_get_info(const struct conic_client *client,
 // it may still give the address, which the client has as soon as that answer comes; `conic_get_info` says which it has.
 int conic_set_mac(const struct conic_client *client,
                   const uint8_t *mac);
+
+// Asks for frames for stations that nobody is known to have, of the client's VLAN (`on` is 1), or for none of them (0), which is so when
+// this returns, and after a reconnection if the NIC grants it then. A client that may send from other addresses than its own gets them
+// anyway. Waits for the daemon for no longer than the client's patience; while the daemon is gone, it is asked when it is back. Any
+// thread.
+//
+// Returns 0, `CONIC_ERROR_ARGUMENT` if `client` is NULL or `on` is neither, `CONIC_ERROR_REFUSED` if the NIC's configuration does not let
+// this client have them, `CONIC_ERROR_TIMEOUT` if the daemon did not answer in time, or `CONIC_ERROR_PEER`.
+int conic_set_promiscuous(const struct conic_client *client,
+                          int on);
 
 // Why the daemon detached the client last, if it said so, or why the last attempt to attach again failed at a daemon that was there,
 // put into `text`, which has room for `text_size` bytes. Any thread.

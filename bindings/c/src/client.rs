@@ -36,8 +36,10 @@ pub struct Info {
     pub link: u32,
     /// The client's MAC address.
     pub mac: [u8; 6],
-    /// Zero.
-    pub reserved: [u8; 6],
+    /// 1 while the client gets frames for stations that nobody is known to have because it asked for them.
+    pub promiscuous: u8,
+    /// Zeroes.
+    pub reserved: [u8; 5],
     /// The network's name, ended by a zero byte; empty where it is the daemon's first and was not named.
     pub network: [c_char; 40],
 }
@@ -154,7 +156,8 @@ pub unsafe extern "C" fn conic_get_info(client: *const Client, info: *mut Info, 
         longest_frame: attached.longest_frame,
         link: u32::from(client.client.link() == Link::Up),
         mac: attached.mac,
-        reserved: [0; 6],
+        promiscuous: u8::from(client.client.is_promiscuous()),
+        reserved: [0; 5],
         network,
     };
     // SAFETY: the caller says that there is room for `size` bytes.
@@ -176,6 +179,26 @@ pub unsafe extern "C" fn conic_set_mac(client: *const Client, mac: *const u8) ->
     // SAFETY: bytes are always aligned.
     let Some(&mac) = (unsafe { mac.cast::<[u8; 6]>().as_ref() }) else { return Status::Argument as c_int };
     match client.client.set_mac(mac) {
+        Ok(()) => 0,
+        Err(error) => Status::from(&error) as c_int,
+    }
+}
+
+/// Asks for frames for stations that nobody is known to have, of the client's VLAN (`on` is 1), or for none of them (0), which is so when
+/// this returns, and after a reconnection if the NIC grants it then. A client that may send from other addresses than its own gets them
+/// anyway. Waits for the daemon for no longer than the client's patience; while the daemon is gone, it is asked when it is back. Any
+/// thread.
+///
+/// Returns 0, `CONIC_ERROR_ARGUMENT` if `client` is NULL or `on` is neither, `CONIC_ERROR_REFUSED` if the NIC's configuration does not let
+/// this client have them, `CONIC_ERROR_TIMEOUT` if the daemon did not answer in time, or `CONIC_ERROR_PEER`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_set_promiscuous(client: *const Client, on: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    let Some(client) = (unsafe { client.as_ref() }) else { return Status::Argument as c_int };
+    if !(0..=1).contains(&on) {
+        return Status::Argument as c_int;
+    }
+    match client.client.set_promiscuous(on == 1) {
         Ok(()) => 0,
         Err(error) => Status::from(&error) as c_int,
     }

@@ -45,8 +45,11 @@ pub struct Options {
     pub reconnect: u8,
     /// What the program makes of `metadata`: 0, or `CONIC_OFFLOAD_REQUESTS` and others with it.
     pub offloads: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// 1: the client wants frames for stations that nobody is known to have, and not attach without; the NIC's configuration says whether it
+    /// may. 0: it does not.
+    pub promiscuous: u8,
+    /// Zeroes.
+    pub reserved: [u8; 3],
 }
 
 /// In `offloads`: what packets' metadata asks for is done (checksums, segmentation, VLAN tags), and received packets have the hash
@@ -70,7 +73,7 @@ const OFFLOADS: u32 =
 /// Bytes of the structure as it was at first, and as programs of that time say.
 const FIRST: usize = 64;
 
-// SAFETY: integers and pointers; 8 + 3 * 8 + 6 * 4 + 8 + 2 * 4 bytes leave no padding.
+// SAFETY: integers and pointers; 8 + 3 * 8 + 6 * 4 + 8 + 4 + 4 bytes leave no padding.
 unsafe impl Plain for Options {}
 
 const _: () = assert!(size_of::<Options>() == FIRST + 8);
@@ -96,7 +99,8 @@ impl Options {
             has_mac: 0,
             reconnect: u8::from(defaults.reconnect),
             offloads: 0,
-            reserved: 0,
+            promiscuous: 0,
+            reserved: [0; 3],
         }
     }
 
@@ -145,7 +149,7 @@ impl Options {
         let has = |bit| self.offloads & bit == bit;
         let alone = self.offloads != 0 && !has(CONIC_OFFLOAD_REQUESTS)
             || has(CONIC_OFFLOAD_JOIN) && !has(CONIC_OFFLOAD_UNFINISHED);
-        if self.offloads & !OFFLOADS != 0 || alone || self.reserved != 0 {
+        if self.offloads & !OFFLOADS != 0 || alone || self.reserved != [0; 3] {
             return Err(format!(
                 "offloads are 0, or CONIC_OFFLOAD_REQUESTS and other CONIC_OFFLOAD_ bits, CONIC_OFFLOAD_JOIN with \
                  CONIC_OFFLOAD_UNFINISHED only, and not {:#x}; reserved is 0",
@@ -162,6 +166,7 @@ impl Options {
                 object_bytes: 0,
             },
             mac: has_mac.then_some(self.mac),
+            promiscuous: flag(self.promiscuous, "promiscuous")?,
             offloads: Offloads {
                 requests: has(CONIC_OFFLOAD_REQUESTS),
                 verify: has(CONIC_OFFLOAD_VERIFY),

@@ -46,7 +46,7 @@ impl From<&AttachError> for Status {
         match error {
             AttachError::Connect { .. } => Status::Connect,
             AttachError::Broken { .. } | AttachError::Older(_) | AttachError::Peer(_) => Status::Peer,
-            AttachError::Refused(_) | AttachError::Address(_) => Status::Refused,
+            AttachError::Refused(_) | AttachError::Address(_) | AttachError::Promiscuous => Status::Refused,
             AttachError::Timeout { .. } => Status::Timeout,
             AttachError::Geometry(_) => Status::Geometry,
             AttachError::Memory(_) => Status::Memory,

@@ -261,6 +261,7 @@ static int probe(struct rte_vdev_device *vdev)
 	dev->rx_pkt_burst = conic_receive;
 	dev->tx_pkt_burst = conic_transmit;
 	dev->tx_pkt_prepare = conic_transmit_prepare;
+	conic_status_install(dev);
 	rte_eth_dev_probing_finish(dev);
 	return 0;
 }

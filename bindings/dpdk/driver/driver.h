@@ -197,6 +197,12 @@ uint16_t conic_transmit(void *queue, struct rte_mbuf **mbufs, uint16_t count);
 uint16_t conic_transmit_prepare(void *queue, struct rte_mbuf **mbufs, uint16_t count);
 void conic_transmit_follow(struct transmit_queue *queue);
 
+/* status.c */
+void conic_status_install(struct rte_eth_dev *dev);
+int conic_done_cleanup(void *queue, uint32_t most);
+void conic_receive_information(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_rxq_info *info);
+void conic_transmit_information(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_txq_info *info);
+
 /* region.c */
 struct region *conic_region_of(const struct device *device, const struct conic_half *half, bool for_mbufs);
 void conic_region_follow(const struct device *device, const struct conic_half *half, struct region **place);

@@ -22,8 +22,16 @@ int conic_hash_configure(struct rte_eth_dev *dev)
 
 int conic_hash_update(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf)
 {
-	RTE_SET_USED(dev);
-	return is_the_key(conf) ? 0 : -ENOTSUP;
+	if (!is_the_key(conf)) {
+		CONIC_LOG(ERR, "port %u: the NIC's hash has a key of its own, which cannot be changed\n", dev->data->port_id);
+		return -ENOTSUP;
+	}
+	if (conf->rss_hf != CONIC_HASHED) {
+		CONIC_LOG(ERR, "port %u: the NIC hashes IPv4 and IPv6 with TCP's and UDP's ports, types %#" PRIx64 ", and not %#" PRIx64
+			  "\n", dev->data->port_id, (uint64_t)CONIC_HASHED, conf->rss_hf);
+		return -ENOTSUP;
+	}
+	return 0;
 }
 
 int conic_hash_get(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf)
@@ -43,8 +51,11 @@ int conic_table_update(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 
 		const struct rte_eth_rss_reta_entry64 *group = &table[i / RTE_ETH_RETA_GROUP_SIZE];
 
 		if ((group->mask >> i % RTE_ETH_RETA_GROUP_SIZE & 1) != 0 &&
-		    group->reta[i % RTE_ETH_RETA_GROUP_SIZE] != conic_lane_of(dev, i))
+		    group->reta[i % RTE_ETH_RETA_GROUP_SIZE] != conic_lane_of(dev, i)) {
+			CONIC_LOG(ERR, "port %u: the NIC's table cannot be changed: its entry %u is queue %u\n", dev->data->port_id, i,
+				  conic_lane_of(dev, i));
 			return -ENOTSUP;
+		}
 	}
 	return 0;
 }

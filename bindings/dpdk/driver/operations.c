@@ -225,11 +225,74 @@ static void release(struct rte_eth_dev *dev, uint16_t index)
 	RTE_SET_USED(index);
 }
 
-/* All that comes is given to the application: the network decides what comes. */
+/* Frames for groups of stations come in any case: no application misses one, and those that want less leave out the others. */
 static int all_comes(struct rte_eth_dev *dev)
 {
 	RTE_SET_USED(dev);
 	return 0;
+}
+
+static int all_groups_come(struct rte_eth_dev *dev, struct rte_ether_addr *groups, uint32_t count)
+{
+	RTE_SET_USED(dev);
+	RTE_SET_USED(groups);
+	RTE_SET_USED(count);
+	return 0;
+}
+
+/*
+ * Frames for stations that nobody is known to have come to who asks, where the NIC's operator allows it. Where not, the application is told
+ * in the log alone, as one on a virtual function that is not trusted: stock programs end where this fails, whether or not they need it.
+ */
+static int become_promiscuous(struct rte_eth_dev *dev)
+{
+	struct device *device = device_of(dev);
+	char error[512] = "";
+
+	switch (conic_port_set_promiscuous(device->port, true, error, sizeof(error))) {
+	case CONIC_GRANTED:
+		return 0;
+	case CONIC_NOT_GRANTED:
+		CONIC_LOG(NOTICE, "port %u: promiscuous mode gives no more frames than before: %s\n", dev->data->port_id, error);
+		return 0;
+	default:
+		CONIC_LOG(ERR, "port %u: promiscuous mode: %s\n", dev->data->port_id, error);
+		return -EAGAIN;
+	}
+}
+
+static int be_promiscuous_no_more(struct rte_eth_dev *dev)
+{
+	char error[512] = "";
+
+	if (conic_port_set_promiscuous(device_of(dev)->port, false, error, sizeof(error)) == CONIC_GRANTED)
+		return 0;
+	CONIC_LOG(ERR, "port %u: promiscuous mode: %s\n", dev->data->port_id, error);
+	return -EAGAIN;
+}
+
+/*
+ * To what it was before it was configured, after the ethdev layer has stopped it. The connection stays: mbufs of the application's mempools
+ * lie in its memory. One that is gone is looked after, as always.
+ */
+static int reset(struct rte_eth_dev *dev)
+{
+	struct device *device = device_of(dev);
+
+	if (be_promiscuous_no_more(dev) != 0)
+		return -EAGAIN;
+	dev->data->promiscuous = 0;
+	dev->data->all_multicast = 0;
+	dev->data->dev_configured = 0;
+	conic_interrupts_remove(dev);
+	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++)
+		dev->data->rx_queues[i] = NULL;
+	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++)
+		dev->data->tx_queues[i] = NULL;
+	dev->data->nb_rx_queues = dev->data->nb_tx_queues = 0;
+	conic_link_update(dev, 0);
+	device->was_up = false;
+	return conic_stats_reset(dev);
 }
 
 /* The ethdev layer writes the address down when it is so. */
@@ -292,15 +355,20 @@ const struct eth_dev_ops conic_operations = {
 	.dev_start = start,
 	.dev_stop = stop,
 	.dev_close = close_device,
+	.dev_reset = reset,
 	.rx_queue_setup = receive_setup,
 	.tx_queue_setup = transmit_setup,
 	.rx_queue_release = release,
 	.tx_queue_release = release,
+	.tx_done_cleanup = conic_done_cleanup,
+	.rxq_info_get = conic_receive_information,
+	.txq_info_get = conic_transmit_information,
 	.link_update = conic_link_update,
-	.promiscuous_enable = all_comes,
-	.promiscuous_disable = all_comes,
+	.promiscuous_enable = become_promiscuous,
+	.promiscuous_disable = be_promiscuous_no_more,
 	.allmulticast_enable = all_comes,
 	.allmulticast_disable = all_comes,
+	.set_mc_addr_list = all_groups_come,
 	.mac_addr_set = set_mac,
 	.mtu_set = set_mtu,
 	.vlan_offload_set = conic_vlan_offload,

@@ -52,7 +52,10 @@ struct conic_port_state {
 	bool up;
 	uint64_t reconnects;
 	uint32_t longest_frame;
+	bool promiscuous;
 };
+
+enum conic_granted { CONIC_GRANTED, CONIC_NOT_GRANTED, CONIC_UNSAID };
 
 struct conic_half_faults {
 	uint64_t ring;
@@ -81,6 +84,7 @@ struct conic_port *conic_port_open(const struct conic_wishes *wishes, struct con
 void conic_port_close(struct conic_port *port);
 bool conic_port_limit(const struct conic_port *port, uint32_t longest, char *error, size_t error_bytes);
 bool conic_port_set_mac(const struct conic_port *port, const uint8_t (*mac)[6], char *error, size_t error_bytes);
+enum conic_granted conic_port_set_promiscuous(const struct conic_port *port, bool on, char *error, size_t error_bytes);
 void conic_port_look(const struct conic_port *port, struct conic_port_state *state);
 
 void conic_half_close(struct conic_half *half);
@@ -92,6 +96,8 @@ bool conic_half_is_stale(const struct conic_half *half);
 bool conic_half_is_up(const struct conic_half *half);
 bool conic_half_renew(struct conic_half *half);
 struct conic_memory *conic_half_memory(const struct conic_half *half);
+uint32_t conic_half_waiting(const struct conic_half *half, uint32_t most);
+uint32_t conic_half_room(struct conic_half *half);
 bool conic_half_arm(struct conic_half *half);
 void conic_half_disarm(struct conic_half *half);
 int conic_half_bell(const struct conic_half *half);

@@ -119,7 +119,7 @@ int conic_stats_reset(struct rte_eth_dev *dev)
 
 static const char *const names[] = {
 	"rx_direct", "rx_attached", "rx_copied", "rx_too_long", "rx_bad", "tx_direct", "tx_chained", "tx_copied", "tx_no_buffer", "tx_bad",
-	"link_downs", "reconnects", "ring_faults", "buffers_refused",
+	"link_downs", "reconnects", "ring_faults", "buffers_refused", "promiscuous",
 };
 
 int conic_xstats_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *into, unsigned int count)
@@ -136,10 +136,12 @@ int conic_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *into, unsign
 	struct receive_counters receive;
 	struct transmit_counters transmit;
 	struct conic_half_faults faults, all = { 0 };
+	struct conic_port_state state;
 
 	if (count < RTE_DIM(names) || into == NULL)
 		return RTE_DIM(names);
 	sums(dev, &receive, &transmit);
+	conic_port_look(device->port, &state);
 	for (uint32_t i = 0; i < device->queues; i++) {
 		const struct conic_half *halves[] = { device->senders[i], device->receivers[i] };
 
@@ -152,7 +154,7 @@ int conic_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *into, unsign
 	const uint64_t values[] = {
 		receive.direct, receive.attached, receive.copied, receive.too_long, receive.bad, transmit.direct,
 		transmit.chained, transmit.copied, transmit.no_buffer, transmit.bad, device->link_downs, device->reconnects, all.ring,
-		all.not_a_buffer,
+		all.not_a_buffer, state.promiscuous,
 	};
 	RTE_BUILD_BUG_ON(RTE_DIM(values) != RTE_DIM(names));
 	for (unsigned int i = 0; i < RTE_DIM(values); i++)

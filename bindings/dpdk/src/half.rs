@@ -125,6 +125,28 @@ pub unsafe extern "C" fn conic_half_renew(half: *mut Half) -> bool {
     unsafe { &mut *half }.queue.renew()
 }
 
+/// How many packets, or segments of such, wait to be received; `most` at most. Nothing is taken.
+///
+/// # Safety
+///
+/// `half` is a receiver of this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_half_waiting(half: *const Half, most: u32) -> u32 {
+    // SAFETY: as this function's contract says.
+    unsafe { &*half }.queue.waiting(most as usize) as u32
+}
+
+/// How many packets there is room to send, in bursts.
+///
+/// # Safety
+///
+/// `half` is a sender of this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_half_room(half: *mut Half) -> u32 {
+    // SAFETY: as this function's contract says.
+    unsafe { &mut *half }.queue.room() as u32
+}
+
 /// Asks the NIC to ring the half's bell at the next packet; true, and it is not asked, if one is there already.
 ///
 /// # Safety

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use conic_client::{Client, Link, Name, Offloads, Options};
+use conic_client::{AttachError, Client, Link, Name, Offloads, Options};
 use conic_interface::ccnic::{CLASSES, Geometry, Headroom};
 
 use crate::Half;
@@ -52,6 +52,8 @@ pub struct PortState {
     pub reconnects: u64,
     /// The longest frame of the network, in bytes without the frame check sequence.
     pub longest_frame: u32,
+    /// Whether frames for stations that nobody is known to have come because they were asked for.
+    pub promiscuous: bool,
 }
 
 /// Attaches, and gives the port; null, and the reason in `error`, if that cannot be. `senders` and `receivers` get a half for each
@@ -198,6 +200,45 @@ pub unsafe extern "C" fn conic_port_set_mac(
     set.is_ok()
 }
 
+/// What became of a wish; `enum conic_granted` in C.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// It is so.
+    Yes,
+    /// The NIC's operator does not let this client.
+    No,
+    /// The NIC did not say.
+    Unsaid,
+}
+
+/// Asks for frames for stations that nobody is known to have, or for none of them; the reason is in `error` where it is not so.
+///
+/// # Safety
+///
+/// `port` came from [`conic_port_open`], and `error` has room for `error_bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_port_set_promiscuous(
+    port: *const Port,
+    on: bool,
+    error: *mut c_char,
+    error_bytes: usize,
+) -> Granted {
+    // SAFETY: as this function's contract says.
+    let client = unsafe { &(*port).client };
+    // The ethdev layer asks at each start, for what is so.
+    let set = if client.is_promiscuous() == on { Ok(()) } else { client.set_promiscuous(on) };
+    if let Err(why) = &set {
+        // SAFETY: as above.
+        unsafe { write_text(&why.to_string(), error, error_bytes) };
+    }
+    match set {
+        Ok(()) => Granted::Yes,
+        Err(AttachError::Promiscuous) => Granted::No,
+        Err(_) => Granted::Unsaid,
+    }
+}
+
 /// Looks after the connection, which may attach it again, and says how it is. Never waits for the daemon: attaching goes on from call
 /// to call. From any thread.
 ///
@@ -209,5 +250,6 @@ pub unsafe extern "C" fn conic_port_look(port: *const Port, state: *mut PortStat
     // SAFETY: as this function's contract says.
     let (client, state) = unsafe { (&(*port).client, &mut *state) };
     let up = client.look() == Link::Up;
-    *state = PortState { up, reconnects: client.reconnects(), longest_frame: client.attached().longest_frame };
+    let longest_frame = client.attached().longest_frame;
+    *state = PortState { up, reconnects: client.reconnects(), longest_frame, promiscuous: client.is_promiscuous() };
 }

@@ -42,12 +42,15 @@ def attach(
     mac=None,
     patience=None,
     reconnect=True,
+    promiscuous=False,
     offloads=(),
 ):
     """Attaches to the daemon that listens at `socket` (its default place if None).
 
     `buffers` is a triple: how many of 128, 4096 and 16384 bytes. `mac` is text such as "02:00:00:00:00:01"; the daemon chooses
     one if None. `patience` is how long each step may take, in seconds.
+
+    `promiscuous` asks for frames for stations that nobody is known to have; the NIC's configuration says whether the client may.
 
     `offloads` are names, "requests" alone or with others: "requests" (what `Metadata` asks for is done, and frames come with their
     flow's hash), "verify" (with a word on their checksums), "strip" (VLAN tags stand in the metadata), "unfinished" (frames may come
@@ -62,6 +65,7 @@ def attach(
     options.network = None if network is None else network.encode()
     options.queues = queues
     options.reconnect = int(reconnect)
+    options.promiscuous = int(promiscuous)
     offloads = tuple(offloads)
     options.offloads = offloads_of(offloads)
     if descriptors is not None:
@@ -163,6 +167,15 @@ class Client:
     @mac.setter
     def mac(self, mac):
         self._library(library.conic_set_mac, _mac_of(mac))
+
+    @property
+    def promiscuous(self):
+        """Whether it gets frames for stations that nobody is known to have because it asked. May be set, if the NIC's configuration lets it."""
+        return self._info().promiscuous == 1
+
+    @promiscuous.setter
+    def promiscuous(self, on):
+        self._library(library.conic_set_promiscuous, int(on))
 
     @property
     def longest_frame(self):

@@ -27,7 +27,8 @@ class Options(ctypes.Structure):
         ("has_mac", c_uint8),
         ("reconnect", c_uint8),
         ("offloads", c_uint32),
-        ("reserved", c_uint32),
+        ("promiscuous", c_uint8),
+        ("reserved", c_uint8 * 3),
     ]
 
 
@@ -41,7 +42,8 @@ class Info(ctypes.Structure):
         ("longest_frame", c_uint32),
         ("link", c_uint32),
         ("mac", c_uint8 * 6),
-        ("reserved", c_uint8 * 6),
+        ("promiscuous", c_uint8),
+        ("reserved", c_uint8 * 5),
         ("network", c_char * 40),
     ]
 
@@ -94,6 +96,7 @@ FUNCTIONS = {
     "conic_link": (c_int, [c_void_p]),
     "conic_get_info": (c_int, [c_void_p, POINTER(Info), c_size_t]),
     "conic_set_mac": (c_int, [c_void_p, c_char_p]),
+    "conic_set_promiscuous": (c_int, [c_void_p, c_int]),
     "conic_detached": (c_int, [c_void_p, c_char_p, c_size_t]),
     "conic_buf_alloc": (c_int, [c_void_p, c_uint32, POINTER(Buf), c_uint]),
     "conic_buf_free": (c_int, [c_void_p, POINTER(Buf), c_uint]),

@@ -54,6 +54,18 @@ def tcp(to, source, payload):
     return of(0, begun), of(header, complete)
 
 
+class Promiscuous(unittest.TestCase):
+    def test_the_operator_decides(self):
+        """The daemon's configuration lets nobody have frames for unknown stations."""
+        with self.assertRaisesRegex(conic.Error, "promiscuous = true"):
+            conic.attach(BRIDGE, promiscuous=True)
+        with conic.attach(BRIDGE) as client:
+            with self.assertRaises(conic.Error):
+                client.promiscuous = True
+            client.promiscuous = False
+            self.assertFalse(client.promiscuous)
+
+
 class Layout(unittest.TestCase):
     def test_structures_are_what_the_header_says(self):
         """A C compiler is asked for the size of each structure and the place of each field."""

@@ -35,6 +35,8 @@ use view::{Order, View};
 /// Asks the NIC's daemon (`conic nic`), which answers root and the user that it runs as. Core use is that of each network's
 /// thread, as the kernel counts it.
 ///
+/// A star behind a MAC address: the client gets frames for stations that nobody is known to have (promiscuous).
+///
 /// WAIT is how long what comes waits until its network's thread looks at it: at a moment of the interval at which the thread was awake,
 /// the next look was less than this from the one before; in half of all such moments, in 99% of them, and in all. They are powers of two,
 /// of picoseconds: what they bound is up to half of them. What was asleep, and is rung, is not in it, nor the time that a frame then takes.

@@ -101,6 +101,9 @@ pub struct Identity {
     pub bytes: u64,
     /// Its MAC address.
     pub mac: String,
+    /// It gets frames for stations that nobody is known to have.
+    #[serde(default)]
+    pub promiscuous: bool,
 }
 
 /// A client.

@@ -195,7 +195,8 @@ fn client_row(client: &ClientRow) -> Vec<Cell<'static>> {
         Cell::new(identity.network.clone()),
         right(identity.queues.to_string()),
         right(format!("{}M", identity.bytes >> 20)),
-        Cell::new(identity.mac.clone()),
+        // A star: it gets frames for stations that nobody is known to have.
+        Cell::new(format!("{}{}", identity.mac, if identity.promiscuous { "*" } else { "" })),
         right(sent),
         right(sent_bits),
         right(received),
@@ -213,7 +214,7 @@ fn draw_clients(frame: &mut Frame, at: Rect, view: &View, scroll: usize) {
         ("NETWORK", 12, 1),
         ("QUEUES", -6, 4),
         ("MEMORY", -6, 6),
-        ("MAC", 17, 7),
+        ("MAC", 18, 7),
         ("SENT/S", -7, 0),
         ("BITS/S", -8, 3),
         ("RECV/S", -7, 0),

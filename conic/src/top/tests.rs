@@ -18,9 +18,10 @@ fn answer(tens: u64) -> String {
     let client = |session: u64, name: &str, sent: u64, full: u64| {
         format!(
             r#"{{"session": {session}, "name": "{name}", "user": 1000, "network": "lab", "queues": 2, "bytes": 8388608,
-                "mac": "02:00:00:00:00:0{session}", "later": [1],
+                "mac": "02:00:00:00:00:0{session}", "later": [1], "promiscuous": {},
                 "counters": {{"sent_frames": {sent}, "sent_bytes": {}, "received_frames": 0, "dropped_full": {full}}},
                 "faults": {{"address": {}}}}}"#,
+            session == 2,
             100 * sent,
             u64::from(name == "bad") * 3
         )
@@ -148,6 +149,7 @@ fn a_screen_shows_every_row() {
     assert_eq!(words(&lines, "loopback"), ["echo", "loopback", "0", "0", "0", "0", "0", "-", "-", "-", "-"]);
     let good = ["1", "good", "1000", "lab", "2", "8M", "02:00:00:00:00:01", "10.00k", "8.00M", "0", "0", "0", "0"];
     assert_eq!(words(&lines, "good"), good);
+    assert_eq!(lines.iter().filter(|line| line.contains(" 02:00:00:00:00:02* ")).count(), 1, "it is promiscuous");
     assert_eq!(words(&lines, "down"), ["tap:lab0", "lab", "down", "0", "0", "100", "51.20k", "37"]);
     assert_eq!(words(&lines, "dropped_full"), ["client", "2", "bad", "dropped_full", "150", "50"]);
     assert_eq!(words(&lines, "address"), ["client", "2", "bad", "address", "3", "0"]);

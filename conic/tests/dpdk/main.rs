@@ -2,6 +2,7 @@
 //!
 //! Skipped, visibly, where DPDK or its drivers' headers cannot be had.
 
+mod asked;
 mod examples;
 mod modes;
 mod offloads;

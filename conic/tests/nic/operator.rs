@@ -238,6 +238,7 @@ fn flags_connect_and_pin_and_metrics_say_so() {
     let (right, mut of_right) = attach(&nic.socket(), &named("right"));
     let (web, mut of_web) = attach(&nic.socket(), &named("web"));
     let (other, mut of_other) = attach(&nic.socket(), &named("other"));
+    other.set_promiscuous(true).expect_err("no configuration lets it");
     let (_alone, _queues) = attach(&nic.socket(), &small(1));
     // Over the wire whatever it is addressed to, and by the pin whatever it is addressed to.
     let over = frame(&mut of_left[0], left.mac(), other.mac(), 100, 1);
@@ -253,6 +254,12 @@ fn flags_connect_and_pin_and_metrics_say_so() {
     assert!(text.contains(",far=\"\"} 0\n") && text.matches("conic_circuit{").count() == 2, "{text}");
     let pins = format!("conic_pinned_flows{{network=\"default\",session=\"{}\"}} 1\n", web.attached().session);
     assert!(text.contains(&pins) && text.matches("conic_pinned_flows{").count() == 5, "{text}");
+    let promiscuous = |is: u8| {
+        text.lines()
+            .filter(|line| line.starts_with("conic_client_promiscuous{") && line.ends_with(&format!("\"}} {is}")))
+            .count()
+    };
+    assert_eq!([promiscuous(0), promiscuous(1)], [5, 0], "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Who has which address.
+//! Who has which address, and who gets frames for addresses that nobody has.
 
 use conic_control::{Message, Reason, Refused};
 use conic_native::clock;
@@ -55,6 +55,22 @@ impl Daemon {
             let (name, mac, before) = (session.name.to_string(), mac_text(mac), mac_text(before));
             self.journal.say_of(Some(user), &Event::Readdressed { session: id, name, mac, before }, clock::now());
         }
+        self.wait_for_threads(number);
+    }
+
+    /// Has a client get frames for stations that nobody is known to have, if it may, or no longer; and says whether it is so.
+    pub(super) fn change_promiscuous(&mut self, number: u64, on: bool) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        let Step::Attached(session) = &connection.step else { return };
+        let (network, id, user) = (session.network, session.session, connection.peer.user);
+        let granted = !on || self.networks[network].config.may_be_promiscuous(session.name.as_str(), user);
+        let word = Message::Promiscuous { on, granted };
+        if !granted {
+            return self.agree(number, &word);
+        }
+        self.networks[network].set_promiscuous(id, on, self.agreement(number, word));
+        let event = Event::Promiscuous { session: id, name: session.name.to_string(), on };
+        self.journal.say_of(Some(user), &event, clock::now());
         self.wait_for_threads(number);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 13}` |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 14}` |
 //! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its circuit and mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, the regions of detached clients that these may use still, and the connections of those that have left and have not read all | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
@@ -65,7 +65,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 13;
+pub(super) const TAKING_OVER: u32 = 14;
 
 /// What is said first; with it come the socket at which clients attach and, where there is one, that of the metrics.
 #[derive(Debug, Serialize, Deserialize)]

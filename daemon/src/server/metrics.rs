@@ -161,6 +161,8 @@ impl Daemon {
     fn wiring_text(&self, reports: &[Report]) -> String {
         let mut circuits = head("circuit", "gauge", "Cross-connects: 1 with both ends there, 0 with one.");
         let mut pins = head("pinned_flows", "gauge", "Flows that are pinned to a client.");
+        let what = "Whether a client gets frames for stations that nobody is known to have: 1 or 0.";
+        let mut promiscuous = head("client_promiscuous", "gauge", what);
         let mut trunks = Counted::new("trunk", "What went from one thread of a network to another, and what did not");
         let mut mirrors = Counted::new("mirror", "What was copied of a client's or a port's frames");
         for (Network { config, .. }, report) in self.networks.iter().zip(reports) {
@@ -179,6 +181,9 @@ impl Daemon {
             for (session, ..) in &report.clients {
                 let count = report.pins.iter().filter(|(own, _)| own == session).count();
                 let _ = writeln!(pins, "conic_pinned_flows{{network=\"{network}\",session=\"{session}\"}} {count}");
+                let is = u8::from(report.promiscuous.contains(session));
+                let label = format!("network=\"{network}\",session=\"{session}\"");
+                let _ = writeln!(promiscuous, "conic_client_promiscuous{{{label}}} {is}");
             }
             for (from, to, counters) in &report.trunks {
                 let label = format!("network=\"{network}\",from=\"{from}\",to=\"{to}\"");
@@ -193,7 +198,7 @@ impl Daemon {
                 }
             }
         }
-        circuits + &pins + &mirrors.text() + &trunks.text()
+        circuits + &pins + &promiscuous + &mirrors.text() + &trunks.text()
     }
 }
 

@@ -143,6 +143,12 @@ impl Network {
         self.confirm(answer);
     }
 
+    /// Has a client get frames for stations that nobody is known to have, or not; when the answer comes, every thread knows it.
+    pub fn set_promiscuous(&self, session: u64, promiscuous: bool, answer: Answer) {
+        self.workers.iter().for_each(|worker| worker.set_promiscuous(session, promiscuous));
+        self.confirm(answer);
+    }
+
     /// Makes somebody an end of a circuit, or of none.
     pub fn connect(&self, party: Party, circuit: Option<Circuit>) {
         self.workers.iter().for_each(|worker| worker.connect(party, circuit));
@@ -251,6 +257,7 @@ impl Network {
             all.circuits.extend(one.circuits);
             all.pins.extend(one.pins);
             all.limits.extend(one.limits);
+            all.promiscuous.extend(one.promiscuous);
             one.mirrors.into_iter().for_each(|(party, counters)| *mirrors.entry(party).or_default() += counters);
         }
         all.ports = ports.into_values().collect();

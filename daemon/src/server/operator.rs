@@ -408,6 +408,7 @@ impl Daemon {
             "bytes": session.bytes,
             "mac": mac_text(session.mac),
             "limit": limit,
+            "promiscuous": report.promiscuous.contains(&session.session),
             "counters": object(&counters.named()),
             "faults": object(&faults.named()),
         })

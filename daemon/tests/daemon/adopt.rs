@@ -177,7 +177,7 @@ fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     hear(&client);
     let (holds_it_up, heir) = (greeted(&socket), greeted(&socket));
     // The number that stands in `daemon/src/server/adopt.rs`.
-    let adopt = Message::Query(r#"{"ask":"adopt","version":13}"#.to_owned());
+    let adopt = Message::Query(r#"{"ask":"adopt","version":14}"#.to_owned());
     say(&holds_it_up, &adopt);
     // While it waits for that one's word it hears nobody: the two that follow are heard at one moment.
     hear(&holds_it_up);

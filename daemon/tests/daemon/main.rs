@@ -6,6 +6,7 @@
 //! | `threads`, `spread` | several threads of a network, and ports that several of them serve |
 //! | `forwarded` | ports between which the kernel forwards |
 //! | `address` | clients that ask for another address |
+//! | `promiscuous` | clients that ask for frames for unknown stations |
 //! | `left`, `log` | what clients that have left keep, and how much of a log anyone may cause |
 //! | `pauses` | frames that come after a pause |
 //! | `mirrors` | mirrors that the configuration asks for |
@@ -22,6 +23,7 @@ mod log;
 mod mirrors;
 mod pauses;
 mod pipes;
+mod promiscuous;
 mod spread;
 mod threads;
 

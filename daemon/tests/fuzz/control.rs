@@ -89,6 +89,7 @@ pub fn sound() -> Vec<(&'static str, Vec<u8>)> {
     let attach =
         |mac| Message::Attach(Attach { geometry: GEOMETRY, headroom: Headroom::NONE, network: Name::default(), mac });
     let address = Message::Address { mac: [2, 9, 9, 9, 9, 9], granted: false };
+    let promiscuous = Message::Promiscuous { on: true, granted: false };
     let question = Message::Query("{\"ask\":\"list\"}".to_owned());
     let welcome = Message::Welcome(Welcome {
         version: VERSION,
@@ -123,6 +124,7 @@ pub fn sound() -> Vec<(&'static str, Vec<u8>)> {
         ("with-region", write(TO_DAEMON, &[(hello.clone(), given), (attach(None), given)])),
         ("attach", write(TO_DAEMON, &[(hello.clone(), &[]), (attach(None), &[]), (Message::Longest(3000), &[])])),
         ("address", write(TO_DAEMON, &[(hello.clone(), &[]), (attach(Some([2, 7, 7, 7, 7, 7])), &[]), (address, &[])])),
+        ("promiscuous", write(TO_DAEMON, &[(hello.clone(), &[]), (attach(None), &[]), (promiscuous, &[])])),
         ("detach", write(TO_DAEMON, &[(hello.clone(), &[]), (attach(None), &[]), (Message::Detach, &[])])),
         ("question", write(TO_DAEMON, &[(hello, &[]), (question, &[])])),
         ("given", write(TO_CLIENT, &[(welcome.clone(), &[]), (attached(1), given)])),

@@ -296,6 +296,19 @@ impl<C: Core, P: Policy> Host<C, P> {
         }
     }
 
+    /// How many descriptors have come that were not received, `most` at most; where buffers are posted only whether there is one.
+    pub fn waiting(&self, most: usize) -> usize {
+        match &self.posted {
+            None => self.receive.waiting(&self.core, most),
+            Some(_) => most.min(self.has_packets().into()),
+        }
+    }
+
+    /// How many descriptors there is room to send, in bursts: one that is sent alone takes a slot of several.
+    pub fn tx_room(&mut self) -> usize {
+        self.transmit.free(&self.core)
+    }
+
     /// Posts as many blank buffers as are wanted, or as there are.
     fn post_blanks(&mut self) {
         if self.post_what_is_there() {

@@ -38,6 +38,7 @@ mod awaited;
 mod position;
 mod room;
 mod unread;
+mod waiting;
 
 use std::marker::PhantomData;
 

@@ -267,7 +267,7 @@ impl<C: Core> Switch<C> {
                 self.count_no_way(from);
                 None
             }
-            None => Some(Route::to(from, Targets::AllBut(from), tagging, None)),
+            None => self.ask_for(from, header, tagging),
         }
     }
 

@@ -81,7 +81,7 @@ impl<C: Core> Switch<C> {
     }
 
     /// Where a client is, here or away, and what it may do.
-    fn client(&mut self, session: u64) -> Option<(Place, &mut Rules)> {
+    pub(super) fn client(&mut self, session: u64) -> Option<(Place, &mut Rules)> {
         if let Some(slot) = self.slot_of(session) {
             return Some((Place::Client(slot as u32), &mut self.members[slot].as_mut()?.rules));
         }

@@ -45,6 +45,13 @@ pub(super) struct Tagging {
     pub tag: Option<Tag>,
 }
 
+impl Tagging {
+    /// In which form such a frame gets to a member of a VLAN, or to who passes tags.
+    pub fn form_for(&self, own: Option<u16>) -> Form {
+        form(own, self.vlan, self.tag)
+    }
+}
+
 /// Where a frame goes.
 #[derive(Clone, Copy)]
 pub(super) struct Route {
@@ -62,12 +69,15 @@ pub(super) struct Route {
     pub served: bool,
     /// Its bytes where it stands for several frames, or is one of those that it was cut into; else 0.
     pub large: usize,
+    /// The station that it is for, where nobody is known to have that: it goes to those who may.
+    pub stray: Option<[u8; 6]>,
 }
 
 impl Route {
     /// To these, of a frame that is finished and of which nothing is known.
     pub fn to(from: Place, targets: Targets, tagging: Option<Tagging>, pinned: Option<(Place, Option<u32>)>) -> Route {
-        Route { from, targets, tagging, pinned, known: Metadata::NONE, work: None, served: false, large: 0 }
+        let known = Metadata::NONE;
+        Route { from, targets, tagging, pinned, known, work: None, served: false, large: 0, stray: None }
     }
 
     /// The queue of a client that the flow is pinned to.
@@ -161,6 +171,11 @@ impl<C: Core> Switch<C> {
         }
         let flooded = matches!(route.targets, Targets::AllBut(_));
         if flooded && !self.wired.is_empty() && self.circuit_of(place).is_some() {
+            return Form::Never;
+        }
+        if let (Some(station), Place::Client(slot)) = (route.stray, place)
+            && !self.may_be_behind(slot, station)
+        {
             return Form::Never;
         }
         if let (Targets::AllBut(from), Place::Port(port)) = (route.targets, place)

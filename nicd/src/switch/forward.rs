@@ -363,7 +363,7 @@ impl<C: Core> Switch<C> {
                 None
             }
             Some(place) => Some(Route::to(from, Targets::One(place), tagging, pinned)),
-            None => Some(Route::to(from, Targets::AllBut(from), tagging, pinned)),
+            None => self.ask_for(from, header, tagging),
         }
     }
 

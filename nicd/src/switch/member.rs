@@ -23,6 +23,8 @@ pub struct Rules {
     pub mac: [u8; 6],
     /// It may send from this address alone.
     pub own_address_only: bool,
+    /// It gets frames for stations that nobody is known to have although it may send from its own address alone.
+    pub promiscuous: bool,
     /// The VLAN that it is a member of, its frames without tags; it sends and gets tags as they are if there is none.
     pub vlan: Option<u16>,
     /// How much it may send.

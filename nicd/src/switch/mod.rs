@@ -24,6 +24,7 @@
 //! | `away` | who is served by the network's other threads, each with a switch of its own |
 //! | `parts` | a port whose queues several threads serve |
 //! | `across` | frames that go to them and come from them |
+//! | `stray` | frames for stations that nobody is known to have |
 //! | `trunk` | two rings between two threads |
 //! | `record` | what stands before a frame there |
 //! | `held` | ports that wait where that is nearly full |
@@ -56,6 +57,7 @@ mod port;
 mod record;
 mod rest;
 mod retag;
+mod stray;
 mod table;
 mod trunk;
 

@@ -152,6 +152,7 @@ pub fn rules(mac: [u8; 6]) -> Rules {
     Rules {
         mac,
         own_address_only: true,
+        promiscuous: false,
         vlan: None,
         limit: None,
         circuit: None,

@@ -48,7 +48,7 @@ fn the_examples_do_what_they_say() {
             succeed(examples.run("sender", &loopback).args(["--count", "500", "--size", size, "--rate", "0"]));
         assert!(printed.starts_with("500 sent, 500 came back, 0 did not, 0 others\n"), "{printed}");
     }
-    let bridge = Nic::start("[[network]]\nname = \"a\"\n[[network]]\nname = \"b\"");
+    let bridge = Nic::start("[[network]]\nname = \"a\"\n[[network]]\nname = \"b\"\nown_address_only = false");
     let mut responder = Background::start(examples.run("responder", &bridge).args(["--network", "a"]));
     let line = responder.line();
     let address = line.strip_prefix("answering at ").unwrap_or_else(|| panic!("{line}")).to_owned();
@@ -59,7 +59,8 @@ fn the_examples_do_what_they_say() {
         Background::start(examples.run("forwarder", &bridge).args(["--from", "b", "--to", "a", "--to-mac", &address]));
     let of_b = forwarder.line();
     let gate = of_b.strip_prefix("b: ").unwrap_or_else(|| panic!("{of_b}"));
-    // The answers go to the forwarder's address on `a`, which nobody has on `b`: that network floods them to the sender.
+    // The answers go to the forwarder's address on `a`, which nobody has on `b`: that network asks all who may have stations behind
+    // themselves, and the sender may.
     let printed = succeed(examples.run("sender", &bridge).args(["--network", "b", "--count", "100", "--to", gate]));
     assert!(printed.starts_with("100 sent, 100 came back, 0 did not, 0 others\n"), "{printed}");
     let printed = forwarder.interrupt();

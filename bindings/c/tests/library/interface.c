@@ -61,6 +61,11 @@ static void nothing_is_an_error(const char *socket)
     options.has_mac = 2;
     CHECK(conic_attach(&options, &client, why, sizeof why) == CONIC_ERROR_ARGUMENT && strstr(why, "has_mac") != NULL);
     options.has_mac = 0;
+    options.promiscuous = 2;
+    CHECK(conic_attach(&options, &client, why, sizeof why) == CONIC_ERROR_ARGUMENT && strstr(why, "promiscuous") != NULL);
+    options.promiscuous = 1;
+    CHECK(conic_attach(&options, &client, why, sizeof why) == CONIC_ERROR_REFUSED && client == NULL);
+    options.promiscuous = 0;
     options.descriptors = 3;
     CHECK(conic_attach(&options, &client, NULL, 0) == CONIC_ERROR_GEOMETRY);
     options.descriptors = 64;
@@ -279,6 +284,9 @@ static void queues_share_buffers(struct conic_client *client)
     CHECK(conic_get_info(client, &info, 4) == CONIC_ERROR_ARGUMENT);
     CHECK(conic_link(client) == 1);
     CHECK(conic_detached(client, why, sizeof why) == 0 && why[0] == '\0');
+    CHECK(conic_set_promiscuous(NULL, 1) == CONIC_ERROR_ARGUMENT && conic_set_promiscuous(client, 2) == CONIC_ERROR_ARGUMENT);
+    CHECK(conic_set_promiscuous(client, 1) == CONIC_ERROR_REFUSED && conic_set_promiscuous(client, 0) == 0);
+    CHECK(conic_get_info(client, &info, sizeof info) == 0 && info.promiscuous == 0);
     CHECK(conic_set_mac(client, NULL) == CONIC_ERROR_ARGUMENT);
     CHECK(conic_set_mac(client, multicast) == CONIC_ERROR_REFUSED && conic_set_mac(client, wanted) == 0);
     CHECK(conic_get_info(client, &info, sizeof info) == 0 && memcmp(info.mac, wanted, sizeof wanted) == 0);

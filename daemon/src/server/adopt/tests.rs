@@ -19,7 +19,7 @@ fn promise(wired: PassedEnd, mirror: Option<Asked>) -> Promise {
     Promise { network, number: 26, spec, vlan: Some(27), attached: true, given: true, wired, mirror }
 }
 
-/// Each word of version 13. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
+/// Each word of version 14. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
 /// here changes the number too.
 #[test]
 fn the_words_are_those_of_the_number() {
@@ -50,6 +50,7 @@ fn the_words_are_those_of_the_number() {
     let rules = Rules {
         mac: [2; 6],
         own_address_only: true,
+        promiscuous: true,
         vlan: Some(9),
         limit: Some(RateLimit { bytes_per_second: 10, burst_bytes: 11 }),
         circuit,
@@ -76,7 +77,7 @@ fn the_words_are_those_of_the_number() {
         r#"{"next_session":18,"next_circuit":9223372036854775808,"clients":19,"guests":20,"kept":23,"unread":29,"ports":[{"network":"n","number":26,"spec":"tap","vlan":27,"attached":true,"given":true,"wired":{"circuit":{"number":7,"far":true},"configured":{"number":28,"far":false}},"mirror":{"file":"a.pcap","most_bytes":8}}]}"#,
         r#"{"session":1,"name":"c","network":"n","mac":[2,2,2,2,2,2],"queues":1,"descriptors":64,"buffers":[3,3,3],"object_bytes":4,"headroom":[5,5],"fences":true,"process":6,"user":7,"group":8,"wired":{"circuit":{"number":7,"far":true},"configured":{"number":28,"far":false}},"mirror":{"file":"a.pcap","most_bytes":8}}"#,
         r#"{"Port":{"promise":1,"peer":"p","words":[2],"descriptors":3}}"#,
-        r#"{"Client":{"session":1,"rules":{"mac":[2,2,2,2,2,2],"own_address_only":true,"vlan":9,"limit":{"bytes_per_second":10,"burst_bytes":11},"circuit":{"number":7,"far":true},"offloads":{"join":false,"no_hash":false,"requests":false,"strip":false,"unfinished":false,"verify":false},"longest":12,"pins":[{"match":"protocol=tcp","queue":13}]},"positions":[[14,14,14]]}}"#,
+        r#"{"Client":{"session":1,"rules":{"mac":[2,2,2,2,2,2],"own_address_only":true,"promiscuous":true,"vlan":9,"limit":{"bytes_per_second":10,"burst_bytes":11},"circuit":{"number":7,"far":true},"offloads":{"join":false,"no_hash":false,"requests":false,"strip":false,"unfinished":false,"verify":false},"longest":12,"pins":[{"match":"protocol=tcp","queue":13}]},"positions":[[14,14,14]]}}"#,
         r#"{"Done":[15]}"#,
         r#""Closed""#,
         r#"{"process":15,"user":16,"group":17,"stands":"Connected"}"#,
@@ -86,7 +87,7 @@ fn the_words_are_those_of_the_number() {
         r#"{"user":24,"clients":1,"queues":25,"bytes":4096}"#,
     ];
     assert_eq!(said.map(|text| text.expect("it can be said")), words);
-    assert_eq!(TAKING_OVER, 13);
+    assert_eq!(TAKING_OVER, 14);
 }
 
 /// A daemon of such a configuration, which another is to take over from.
