@@ -16,7 +16,7 @@ use conic_native::Mapping;
 
 use super::BEGIN;
 use crate::vhost::half::Side;
-use crate::vhost::memory::{Regions, Spot};
+use crate::vhost::memory::{Regions, Spot, load_header, store_header};
 use crate::vhost::message::Parts;
 use crate::vhost::ring::{
     AHEAD, Agreed, DESCRIPTOR, Fault, INDEX, LONG_HEADER, MERGED, NEXT, Put, SLOTS, Taken, USED, WRITE,
@@ -215,7 +215,7 @@ impl DriverRing {
             let is_sound = bytes <= BUFFER && (bytes >= before || !is_first);
             let mut skipped = 0;
             if is_sound && is_first {
-                memory.read_bytes(at, &mut header[..before]);
+                load_header(memory, at, before, header);
                 if self.agreed.merges {
                     left = usize::from(u16::from_le_bytes([header[MERGED], header[MERGED + 1]]));
                 }
@@ -255,11 +255,11 @@ impl DriverRing {
 
     /// Writes header and packet into so many free descriptors; the first of them.
     #[inline(always)]
-    fn write(&mut self, memory: &Mapping, header: &[u8], packet: &[u8], pieces: usize) -> u16 {
+    fn write(&mut self, memory: &Mapping, header: &[u8; LONG_HEADER], packet: &[u8], pieces: usize) -> u16 {
         let chain = self.free.len() - pieces;
         let head = self.free[chain];
-        let (mut rest, mut skipped) = (packet, header.len());
-        memory.write_bytes(self.buffer(head), header);
+        let (mut rest, mut skipped) = (packet, self.agreed.header());
+        store_header(memory, self.buffer(head), skipped, header);
         for place in chain..self.free.len() {
             let descriptor = self.free[place];
             let (now, later) = rest.split_at(rest.len().min(BUFFER - skipped));
@@ -299,8 +299,7 @@ impl Side for DriverRing {
     #[inline]
     fn put(&mut self, regions: &Regions, header: &mut [u8; LONG_HEADER], frame: &[u8]) -> Put {
         let memory = regions.memory(0);
-        let header = &header[..self.agreed.header()];
-        let pieces = (header.len() + frame.len()).div_ceil(BUFFER);
+        let pieces = (self.agreed.header() + frame.len()).div_ceil(BUFFER);
         if pieces > self.layout.slots {
             return Put::TooLong;
         }
