@@ -26,6 +26,9 @@ use crate::vhost::wish::Wish;
 /// Bytes of each buffer: header and packet of an Ethernet frame fit into one.
 pub(super) const BUFFER: usize = 2048;
 
+/// Bytes of a line.
+const LINE: usize = 64;
+
 /// Where the parts of rings of so many slots lie, one ring behind the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
@@ -39,14 +42,15 @@ impl Layout {
     pub(super) fn of(slots: usize) -> Layout {
         let available = DESCRIPTOR * slots;
         // Each side writes lines of its own.
-        let used = (available + SLOTS + 2 * slots + 2).next_multiple_of(64);
-        let buffers = (used + SLOTS + USED * slots + 2).next_multiple_of(4096);
+        let used = (available + SLOTS + 2 * slots + 2).next_multiple_of(LINE);
+        // A packet begins with a line, behind its header: copied elsewhere than along lines, each of its loads and stores would be of two.
+        let buffers = (used + SLOTS + USED * slots + 2).next_multiple_of(4096) + LINE - LONG_HEADER;
         Layout { slots, available, used, buffers }
     }
 
     /// Bytes of a ring with its buffers.
     pub(super) fn bytes(&self) -> usize {
-        self.buffers + self.slots * BUFFER
+        (self.buffers + self.slots * BUFFER).next_multiple_of(4096)
     }
 
     /// Where the used ring begins, and a buffer, for tests of what is there.
