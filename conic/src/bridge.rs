@@ -107,9 +107,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         }
         println!("Ctrl-C ends it.");
     }
-    let mut buffer = vec![0; MAX_FRAME];
     let begun = clock::now();
-    let result = carry(&mut ends, options, &stop, &bell, &mut buffer);
+    let result = carry(&mut ends, options, &stop, &bell, &mut Taken::new());
     let finished: Result<(), PortError> =
         ends.iter_mut().flat_map(|end| &mut end.queues).try_for_each(|queue| queue.port.finish());
     let ended = result.and(finished.map_err(Into::into));
@@ -169,7 +168,7 @@ fn carry(
     options: &Options,
     stop: &Flag,
     bell: &impl std::os::fd::AsFd,
-    buffer: &mut [u8],
+    taken: &mut Taken,
 ) -> Result<(), Box<dyn Error>> {
     let begun = clock::now();
     let end = options.duration.map_or(Time::NEVER, |duration| begun + duration);
@@ -180,7 +179,7 @@ fn carry(
         if now >= end {
             break;
         }
-        let moved = step(ends, now, usize::from(options.burst), buffer)?;
+        let moved = step(ends, now, usize::from(options.burst), taken)?;
         if ends.iter().any(End::is_over) {
             // What the other port still holds back leaves it when it is finished.
             break;
@@ -193,7 +192,7 @@ fn carry(
         } else if !options.spin && now.since(active) >= SPIN {
             // What came before the other ends knew is found by one more look.
             ends.iter_mut().flat_map(|end| &mut end.queues).for_each(|queue| queue.port.arm());
-            if step(ends, clock::now(), usize::from(options.burst), buffer)? > 0 {
+            if step(ends, clock::now(), usize::from(options.burst), taken)? > 0 {
                 continue;
             }
             sleep(ends, bell, now, end.min(rates.next))?;
@@ -203,12 +202,12 @@ fn carry(
 }
 
 /// A burst of every queue in both directions; how many frames moved or were skipped.
-fn step(ends: &mut [End], now: Time, burst: usize, buffer: &mut [u8]) -> Result<usize, PortError> {
+fn step(ends: &mut [End], now: Time, burst: usize, taken: &mut Taken) -> Result<usize, PortError> {
     let mut moved = 0;
     match ends {
         [alone] => {
             for queue in 0..alone.queues.len() {
-                moved += reflect(alone, queue, now, burst, buffer)?;
+                moved += reflect(alone, queue, now, burst, taken)?;
             }
         }
         [one, other] => {
@@ -262,30 +261,86 @@ fn forward(from: &mut End, to: &mut End, now: Time, burst: usize) -> Result<usiz
     Ok(moved)
 }
 
-/// From a queue back to itself.
-fn reflect(end: &mut End, number: usize, now: Time, burst: usize, buffer: &mut [u8]) -> Result<usize, PortError> {
+/// From a queue back to itself. Several are taken before the first is given back: an address that was changed a moment ago is loaded in other
+/// pieces than it was stored in, and such a load waits for every store before it, those to the peer's lines included.
+fn reflect(end: &mut End, number: usize, now: Time, burst: usize, taken: &mut Taken) -> Result<usize, PortError> {
     let queue = &mut end.queues[number];
     let mut moved = 0;
-    while moved < burst {
-        match queue.port.receive(now, buffer)? {
-            Receive::Frame { length, .. } => {
-                let (destination, rest) = buffer.split_at_mut(6);
-                destination.swap_with_slice(&mut rest[..6]);
-                end.dropped += u64::from(queue.port.transmit(now, &buffer[..length])? == Transmit::Full);
-                moved += 1;
+    while moved < burst && !queue.ended {
+        taken.clear();
+        let mut came = 0;
+        while moved + came < burst
+            && let Some(room) = taken.room()
+        {
+            match queue.port.receive(now, room)? {
+                Receive::Frame { length, .. } => taken.add_swapped(length),
+                Receive::Skipped => {}
+                Receive::None => break,
+                Receive::End => {
+                    queue.ended = true;
+                    break;
+                }
             }
-            Receive::Skipped => moved += 1,
-            Receive::None => break,
-            Receive::End => {
-                queue.ended = true;
-                break;
-            }
+            came += 1;
+        }
+        for frame in taken.frames() {
+            end.dropped += u64::from(queue.port.transmit(now, frame)? == Transmit::Full);
+        }
+        moved += came;
+        if !taken.is_full() {
+            break;
         }
     }
     if moved > 0 {
         queue.port.flush(now)?;
     }
     Ok(moved)
+}
+
+/// Frames that go back to where they came from: more would lie in no near cache.
+struct Taken {
+    bytes: Vec<u8>,
+    /// Where each begins, and its length.
+    frames: Vec<(usize, usize)>,
+    /// Where the next begins.
+    next: usize,
+}
+
+impl Taken {
+    /// So many bytes have room for another.
+    const MOST: usize = 4096;
+    /// Each begins with a line of its own.
+    const LINE: usize = 64;
+
+    fn new() -> Taken {
+        Taken { bytes: vec![0; Taken::MOST + MAX_FRAME], frames: Vec::new(), next: 0 }
+    }
+
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.next = 0;
+    }
+
+    fn is_full(&self) -> bool {
+        self.next >= Taken::MOST
+    }
+
+    /// Where the next goes; none when there are enough.
+    fn room(&mut self) -> Option<&mut [u8]> {
+        (!self.is_full()).then(|| &mut self.bytes[self.next..self.next + MAX_FRAME])
+    }
+
+    /// Takes in a frame that lies there, its addresses swapped.
+    fn add_swapped(&mut self, length: usize) {
+        let (destination, rest) = self.bytes[self.next..].split_at_mut(6);
+        destination.swap_with_slice(&mut rest[..6]);
+        self.frames.push((self.next, length));
+        self.next += length.next_multiple_of(Taken::LINE);
+    }
+
+    fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        self.frames.iter().map(|&(at, length)| &self.bytes[at..at + length])
+    }
 }
 
 /// Sleeps until a port may have something, or until `most`.
@@ -404,6 +459,8 @@ fn report(ends: &[End], options: &Options, took: Time, error: Option<String>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
     use super::*;
     use conic_port::Counters;
 
@@ -425,6 +482,60 @@ mod tests {
         fn counters(&self) -> &Counters {
             &self.0
         }
+    }
+
+    /// Gives frames of these lengths, whose bytes are their own, and tells of those that it gets.
+    struct Giving {
+        lengths: Vec<usize>,
+        given: usize,
+        got: Sender<Vec<u8>>,
+        counters: Counters,
+    }
+
+    /// A frame's bytes, by its number.
+    fn content(number: usize, length: usize) -> impl Iterator<Item = u8> {
+        (0..length).map(move |at| (at * 7 + number) as u8)
+    }
+
+    impl Port for Giving {
+        fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+            let Some(&length) = self.lengths.get(self.given) else { return Ok(Receive::None) };
+            frame[..length].iter_mut().zip(content(self.given, length)).for_each(|(byte, content)| *byte = content);
+            self.given += 1;
+            Ok(Receive::Frame { length, captured: None })
+        }
+        fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+            self.got.send(frame.to_vec()).expect("the test goes on");
+            Ok(Transmit::Accepted)
+        }
+        fn next_due(&self) -> Option<Time> {
+            Some(Time::ZERO)
+        }
+        fn counters(&self) -> &Counters {
+            &self.counters
+        }
+    }
+
+    #[test]
+    fn frames_come_back_in_their_order_with_their_addresses_swapped_and_a_burst_at_a_time() {
+        let lengths: Vec<usize> = (0..200).map(|number| [60, 64, 1500, MAX_FRAME, 61, 2000, 60][number % 7]).collect();
+        let (got, gets) = channel();
+        let port = Giving { lengths: lengths.clone(), given: 0, got, counters: Counters::default() };
+        let queue = Queue { port: Box::new(port), ended: false, waiting: None, held: Vec::new() };
+        let mut ends = [End { text: "giving".to_owned(), queues: vec![queue], dropped: 0, mute: false }];
+        let (mut taken, mut came) = (Taken::new(), 0);
+        for burst in [1, 32, 3, 1024] {
+            let moved = step(&mut ends, Time::ZERO, burst, &mut taken).expect("it does not break");
+            assert_eq!(moved, burst.min(lengths.len() - came), "a burst of {burst}");
+            for (number, &length) in lengths.iter().enumerate().skip(came).take(moved) {
+                let mut expected: Vec<u8> = content(number, length).collect();
+                expected[..12].rotate_left(6);
+                assert!(gets.try_recv().expect("it was sent") == expected, "frame {number} of {length} bytes");
+            }
+            came += moved;
+            assert!(gets.try_recv().is_err(), "more was sent than was moved");
+        }
+        assert_eq!(came, lengths.len());
     }
 
     /// A port that has received so many frames.
@@ -457,7 +568,7 @@ mod tests {
                 End { text: "skipping".to_owned(), queues: vec![queue], dropped: 0, mute: false }
             };
             let mut ends: Vec<End> = (0..count).map(end).collect();
-            let moved = step(&mut ends, Time::ZERO, 32, &mut vec![0; MAX_FRAME]).expect("it does not break");
+            let moved = step(&mut ends, Time::ZERO, 32, &mut Taken::new()).expect("it does not break");
             assert_eq!(moved, 32 * count);
         }
     }

@@ -515,7 +515,9 @@ impl Loop {
             self.wait == WaitMode::Adaptive && !self.neighbours.is_empty() && now.since(self.active) < PATIENCE;
         let may_rest = !lingers && self.switch.is_resting();
         let may_sleep = may_rest || now.since(self.active) >= PATIENCE;
-        if self.wait == WaitMode::Spin && !self.clients.is_empty() || !may_sleep {
+        // Where it has nobody, nothing comes but orders, and those wake it.
+        let spins = self.wait == WaitMode::Spin && (!self.clients.is_empty() || self.switch.has_live_ports());
+        if spins || !may_sleep {
             spin();
             return true;
         }

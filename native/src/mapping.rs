@@ -65,6 +65,57 @@ macro_rules! words {
     )*};
 }
 
+/// Words at any offset.
+macro_rules! unaligned_words {
+    ($($word:ty, $modifier:literal, $size:literal, $read:ident, $write:ident;)*) => {$(
+        /// Copies a word out, at any offset, in one piece where the machine does so.
+        #[inline(always)]
+        pub fn $read(&self, at: usize) -> $word {
+            let from = self.place(at, size_of::<$word>());
+            #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
+            {
+                let word: $word;
+                // SAFETY: the bytes lie in mapped memory (see `place`), and the machine loads words at any place.
+                unsafe {
+                    std::arch::asm!(
+                        concat!("mov {word:", $modifier, "}, ", $size, " ptr [{from}]"),
+                        word = out(reg) word, from = in(reg) from,
+                        options(nostack, preserves_flags, readonly)
+                    );
+                }
+                word
+            }
+            #[cfg(any(not(target_arch = "x86_64"), feature = "portable"))]
+            {
+                let mut bytes = [0; size_of::<$word>()];
+                // SAFETY: both are as long, and the array is borrowed by nobody else.
+                unsafe { copy::copy(from, bytes.as_mut_ptr(), bytes.len()) };
+                <$word>::from_ne_bytes(bytes)
+            }
+        }
+        /// Copies a word in, at any offset, in one piece where the machine does so.
+        #[inline(always)]
+        pub fn $write(&self, at: usize, word: $word) {
+            let to = self.place(at, size_of::<$word>());
+            #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
+            // SAFETY: the bytes lie in mapped memory (see `place`) that nobody holds a Rust reference into, and the machine stores words at any
+            // place.
+            unsafe {
+                std::arch::asm!(
+                    concat!("mov ", $size, " ptr [{to}], {word:", $modifier, "}"),
+                    word = in(reg) word, to = in(reg) to,
+                    options(nostack, preserves_flags)
+                );
+            }
+            #[cfg(any(not(target_arch = "x86_64"), feature = "portable"))]
+            // SAFETY: both are as long, and nobody holds a Rust reference into the mapping.
+            unsafe {
+                copy::copy(word.to_ne_bytes().as_ptr(), to, size_of::<$word>());
+            }
+        }
+    )*};
+}
+
 impl Mapping {
     /// Maps `bytes` bytes of a descriptor from `offset`, shared, for reading and writing.
     ///
@@ -158,6 +209,12 @@ impl Mapping {
         u64, AtomicU64, load_u64, load_acquire_u64, store_u64, store_release_u64;
     }
 
+    unaligned_words! {
+        u16, "x", "word", read_u16, write_u16;
+        u32, "e", "dword", read_u32, write_u32;
+        u64, "r", "qword", read_u64, write_u64;
+    }
+
     /// Sets bits of a byte that the other side takes and clears meanwhile, behind everything written before.
     pub fn set_bits(&self, at: usize, bits: u8) {
         let byte = self.place(at, 1).cast::<AtomicU8>();
@@ -216,6 +273,38 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+
+    #[test]
+    fn words_are_read_and_written_at_any_offset_and_nothing_beside_them() {
+        let (ours, _descriptor) = Mapping::sealed(4096).expect("a page");
+        for at in [0, 1, 59, 61, 63, 64, 4088] {
+            for bytes in [2, 4, 8] {
+                ours.write_bytes(0, &[0xee; 4096]);
+                let word = 0x0807_0605_0403_0201_u64;
+                match bytes {
+                    2 => ours.write_u16(at, word as u16),
+                    4 => ours.write_u32(at, word as u32),
+                    _ => ours.write_u64(at, word),
+                }
+                let read = match bytes {
+                    2 => ours.read_u16(at).into(),
+                    4 => ours.read_u32(at).into(),
+                    _ => ours.read_u64(at),
+                };
+                assert_eq!(read, word & u64::MAX >> (64 - 8 * bytes), "{bytes} bytes at {at}");
+                let (mut expected, mut all) = ([0xee; 4096], [0; 4096]);
+                expected[at..at + bytes].copy_from_slice(&word.to_ne_bytes()[..bytes]);
+                ours.read_bytes(0, &mut all);
+                assert!(all == expected, "{bytes} bytes at {at}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "8 bytes at 4089 do not lie in a mapping of 4096")]
+    fn a_word_that_does_not_lie_in_the_mapping_is_not_read() {
+        Mapping::sealed(4096).expect("a page").0.read_u64(4089);
+    }
 
     #[test]
     fn bytes_pass_between_two_mappings_at_every_alignment_and_length() {

@@ -18,7 +18,7 @@ use super::progress::Progress;
 use client::{Figures, Load};
 use server::{Contestant, Ground, Server};
 
-/// Conic's ports beside DPDK's memif, vhost-user, AF_XDP, packet-socket and TAP drivers and the kernel's bridge, alternating
+/// Conic's ports, by themselves and behind the switch, beside DPDK's memif, vhost-user, AF_XDP, packet-socket and TAP drivers and the kernel's bridge, alternating
 ///
 /// Needs root (it works in a network namespace of its own) and, for the peers, `dpdk-testpmd`; a peer that is not there or
 /// does not start is named and left out.
@@ -45,6 +45,7 @@ pub struct Arguments {
 const EXAMPLES: &str = "Examples:
   conic bench ports
   conic bench ports --only memif,vhost,virtio --rounds 10
+  conic bench ports --only two-memif
   conic bench ports --json";
 
 const FAIR: &str = "The client is the same for all: a closed loop on one core that writes every byte
@@ -53,12 +54,14 @@ a process of its own on the other core and never sleeps. memif, vhost (it is the
 backend, and conic's frontend the client) and virtio (the other way round): it
 sends each frame back. The others: it carries frames from one interface to
 another, and the client sends and receives through packet sockets on their far
-ends. `conic kernel` is `conic nic` with forward=kernel, which sleeps once it
-knows both stations: in the driver, with GRO at the far ends, which take nothing
-from a program otherwise, and in the network stack (generic). After 20 ms
-without a frame others are sent; those that have not come a second after the
-last one at the end are lost. A ratio is conic's figure over
-the peer's, by rounds.";
+ends, or over memif (two-memif). `conic nic` spins, as all the others do, and
+learns where stations are; `conic bridge`, which the rest of conic's are, and
+DPDK's testpmd do not. `conic kernel` is `conic nic` with forward=kernel, which
+sleeps once it knows both stations: in the driver, with GRO at the far ends,
+which take nothing from a program otherwise, and in the network stack (generic).
+After 20 ms without a frame others are sent; those that have not come a second
+after the last one at the end are lost. A ratio is conic's figure over the
+peer's, by rounds.";
 
 /// What each contestant is measured at.
 const POINTS: [Load; 3] = [

@@ -226,6 +226,18 @@ fn a_port_that_is_gone_keeps_no_thread_awake() {
 }
 
 #[test]
+fn a_thread_that_never_sleeps_does_not_sleep_on_ports_either() {
+    let (looks, slept) = (Received::none(), Received::none());
+    let port =
+        Counted { port: Still(slept.clone(), Counters::default()), looks: looks.clone(), frames: Received::none() };
+    let (_worker, _heard) = worker(WaitMode::Spin, vec![Box::new(port)]);
+    while looks.count() < 10_000 && slept.count() == 0 {
+        yield_core();
+    }
+    assert_eq!(slept.count(), 0, "it was about to sleep after {} looks", looks.count());
+}
+
+#[test]
 fn a_thread_sleeps_until_a_port_is_due_and_no_longer() {
     // More than a second, and not a whole one.
     let wait = Time::from_nanoseconds(1_300_000_000);

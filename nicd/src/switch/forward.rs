@@ -90,15 +90,18 @@ impl<C: Core> Switch<C> {
             return 0;
         }
         let mut moved = 0;
-        // Passes over its queues, until one finds nothing at all.
+        // Passes over its queues, until one leaves nothing. What came meanwhile is the next step's: a look for it that finds nothing, as most do
+        // where few frames are under way, would keep from their receivers what is here.
         loop {
-            let mut passed = 0;
+            let (mut passed, mut is_over) = (0, true);
             let mut index = 0;
             while let Some(member) = &self.members[slot]
                 && let Some(&lane) = member.awake.get(index)
                 && member.deficit > 0
             {
-                passed += self.serve_lane(now, slot, lane as usize);
+                let (frames, is_empty) = self.serve_lane(now, slot, lane as usize);
+                passed += frames;
+                is_over &= is_empty;
                 index += 1;
             }
             moved += passed;
@@ -107,7 +110,7 @@ impl<C: Core> Switch<C> {
                 // Who was not served is the first next time.
                 member.awake.rotate_left(index);
             }
-            if passed == 0 || member.deficit <= 0 {
+            if is_over || member.deficit <= 0 {
                 break;
             }
         }
@@ -161,9 +164,9 @@ impl<C: Core> Switch<C> {
         moved
     }
 
-    /// Takes a burst from a queue and sends each frame on.
-    fn serve_lane(&mut self, now: Time, slot: usize, queue: usize) -> usize {
-        let Some(member) = &mut self.members[slot] else { return 0 };
+    /// Takes a burst from a queue and sends each frame on: how many, and whether nothing more was there.
+    fn serve_lane(&mut self, now: Time, slot: usize, queue: usize) -> (usize, bool) {
+        let Some(member) = &mut self.members[slot] else { return (0, true) };
         // Kept between rounds: clearing it anew costs more than a packet.
         let mut polled = std::mem::take(&mut self.polled);
         let count = member.lanes[queue].wire.nic().poll_tx(&mut polled);
@@ -191,7 +194,8 @@ impl<C: Core> Switch<C> {
         }
         self.polled = polled;
         self.note_idle(now, slot, queue, idle);
-        frames
+        // With room for a whole slot left.
+        (frames, count + MAX_SEGMENTS <= BURST)
     }
 
     /// Sends a client's packet on, given by its segments, the `last` one of the same burst known; the bytes for which it stands.

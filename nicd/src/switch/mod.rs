@@ -450,6 +450,11 @@ impl<C: Core> Switch<C> {
         }
     }
 
+    /// Whether it has a port of which something may come.
+    pub fn has_live_ports(&self) -> bool {
+        self.live_queues().next().is_some()
+    }
+
     fn live_queues(&self) -> impl Iterator<Item = &dyn Port> {
         let queues = self.ports.iter().flat_map(|end| end.queues.iter().zip(&end.ended));
         queues.filter(|(_, ended)| !**ended).map(|(queue, _)| &**queue)

@@ -124,8 +124,11 @@ impl Rings {
         let captured = self.memory.load_u32(base + CAPTURED) as usize;
         let inside = data >= HEADER_BYTES && data + captured <= self.geometry.slot_bytes;
         let metadata = if inside {
+            // By words: a load of what was stored in other pieces waits until all of it has reached the cache.
+            let at = base + data - HEADER_BYTES;
             let mut header = [0; HEADER_BYTES];
-            self.memory.read_bytes(base + data - HEADER_BYTES, &mut header);
+            header[..8].copy_from_slice(&self.memory.read_u64(at).to_ne_bytes());
+            header[8..].copy_from_slice(&self.memory.read_u16(at + 8).to_ne_bytes());
             Metadata::read(&header)
         } else {
             None
@@ -165,7 +168,9 @@ impl Rings {
             status if status & WRONG_FORMAT != 0 => self.malformed += 1,
             _ => return false,
         }
-        self.memory.write_bytes(base + TRANSMIT_DATA, &[0; HEADER_BYTES]);
+        const { assert!(HEADER_BYTES == 8 + 2) };
+        self.memory.write_u64(base + TRANSMIT_DATA, 0);
+        self.memory.write_u16(base + TRANSMIT_DATA + 8, 0);
         self.memory.write_bytes(base + TRANSMIT_DATA + HEADER_BYTES, frame);
         self.memory.store_u32(base + LENGTH, (HEADER_BYTES + frame.len()) as u32);
         // Release: the frame and its length are there before the kernel may read them.

@@ -3,7 +3,7 @@
 use conic_native::{Held, Mapping};
 
 use super::message::Place;
-use super::ring::Fault;
+use super::ring::{Fault, LONG_HEADER};
 use crate::peer::map_region;
 
 /// A region that is mapped here.
@@ -127,6 +127,28 @@ impl Regions {
         Ok(())
     }
 
+    /// Copies a packet's header of so many bytes out of the guest's memory.
+    #[inline(always)]
+    pub(super) fn read_header(&self, address: u64, bytes: usize, into: &mut [u8; LONG_HEADER]) -> Result<(), Fault> {
+        let (spot, together) = self.of_guest(address, bytes)?;
+        if together < bytes {
+            return self.read(address, &mut into[..bytes]);
+        }
+        load_header(self.memory(spot.region), spot.at, bytes, into);
+        Ok(())
+    }
+
+    /// Copies a packet's header of so many bytes into the guest's memory.
+    #[inline(always)]
+    pub(super) fn write_header(&self, address: u64, bytes: usize, from: &[u8; LONG_HEADER]) -> Result<(), Fault> {
+        let (spot, together) = self.of_guest(address, bytes)?;
+        if together < bytes {
+            return self.write(address, &from[..bytes]);
+        }
+        store_header(self.memory(spot.region), spot.at, bytes, from);
+        Ok(())
+    }
+
     /// Copies bytes into the guest's memory.
     #[inline(always)]
     pub(super) fn write(&self, mut address: u64, mut from: &[u8]) -> Result<(), Fault> {
@@ -138,4 +160,31 @@ impl Regions {
         }
         Ok(())
     }
+}
+
+/// Reads a header of so many bytes, in the words in which it is looked at here: a load of more than was stored at once waits until all of it
+/// has reached the cache.
+#[inline(always)]
+pub(super) fn load_header(memory: &Mapping, at: usize, bytes: usize, into: &mut [u8; LONG_HEADER]) {
+    let first = memory.read_u64(at);
+    let second = if bytes == LONG_HEADER { memory.read_u32(at + 8) } else { memory.read_u16(at + 8).into() };
+    into[..8].copy_from_slice(&first.to_ne_bytes());
+    into[8..].copy_from_slice(&second.to_ne_bytes());
+}
+
+/// Writes a header of so many bytes, in the words in which it was made.
+#[inline(always)]
+pub(super) fn store_header(memory: &Mapping, at: usize, bytes: usize, from: &[u8; LONG_HEADER]) {
+    let [first @ .., a, b, c, d] = *from;
+    memory.write_u64(at, u64::from_ne_bytes(first));
+    let second = u32::from_ne_bytes([a, b, c, d]);
+    if bytes == LONG_HEADER { memory.write_u32(at + 8, second) } else { memory.write_u16(at + 8, second as u16) }
+}
+
+/// Sets a header's count of buffers, by the word that it is stored in.
+#[inline(always)]
+pub(super) fn set_merged(header: &mut [u8; LONG_HEADER], buffers: u16) {
+    let [.., a, b, _, _] = *header;
+    let [c, d] = buffers.to_le_bytes();
+    header[8..].copy_from_slice(&[a, b, c, d]);
 }

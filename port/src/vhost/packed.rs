@@ -15,11 +15,9 @@
 
 use super::half::Side;
 use super::log::{Entries, Pages, Writes};
-use super::memory::{Regions, Spot};
+use super::memory::{Regions, Spot, set_merged};
 use super::message::Parts;
-use super::ring::{
-    AHEAD, Agreed, DESCRIPTOR, Fault, INDIRECT, LONG_HEADER, MERGED, MOST_PIECES, NEXT, Put, Taken, WRITE,
-};
+use super::ring::{AHEAD, Agreed, DESCRIPTOR, Fault, INDIRECT, LONG_HEADER, MOST_PIECES, NEXT, Put, Taken, WRITE};
 
 /// Of a descriptor's flags.
 const AVAILABLE: u16 = 1 << 7;
@@ -236,7 +234,11 @@ impl PackedRing {
             let (mut address, mut length) = (piece.address, piece.length as usize);
             if come < before {
                 let part = length.min(before - come);
-                regions.read(address, &mut header[come..come + part])?;
+                if part == before {
+                    regions.read_header(address, part, header)?;
+                } else {
+                    regions.read(address, &mut header[come..come + part])?;
+                }
                 (address, length, come) = (address.wrapping_add(part as u64), length - part, come + part);
             }
             if length > 0 {
@@ -316,19 +318,26 @@ impl PackedRing {
 
     /// Writes header and packet into room that is large enough, and uses up its chains, the first one last.
     #[inline(always)]
-    fn scatter<'a>(&mut self, regions: &Regions, mut header: &'a [u8], mut frame: &'a [u8]) {
+    fn scatter(&mut self, regions: &Regions, header: &[u8; LONG_HEADER], mut frame: &[u8]) {
+        let (before, mut gone) = (self.agreed.header(), 0);
         let (mut begin, mut first) = (0, None);
         for number in 0..self.chains.len() {
             let (chain, mut written) = (self.chains[number], 0);
             for piece in &self.pieces[begin..chain.pieces] {
                 let (mut address, mut left) = (piece.address, piece.length as usize);
-                for part in [&mut header, &mut frame] {
-                    let (now, later) = part.split_at(part.len().min(left));
-                    // All of it was found to lie in the memory.
-                    let _ = regions.write(address, now);
-                    (address, left) = (address.wrapping_add(now.len() as u64), left - now.len());
-                    *part = later;
+                // All of it was found to lie in the memory.
+                if gone < before {
+                    let part = left.min(before - gone);
+                    let _ = if part == before {
+                        regions.write_header(address, part, header)
+                    } else {
+                        regions.write(address, &header[gone..gone + part])
+                    };
+                    (address, left, gone) = (address.wrapping_add(part as u64), left - part, gone + part);
                 }
+                let (now, later) = frame.split_at(frame.len().min(left));
+                let _ = regions.write(address, now);
+                (frame, left) = (later, left - now.len());
                 written += piece.length - left as u32;
             }
             begin = chain.pieces;
@@ -365,8 +374,8 @@ impl Side for PackedRing {
         self.chains.clear();
         match self.find_room(regions, self.agreed.header() + frame.len()) {
             Ok(behind) => {
-                header[MERGED..].copy_from_slice(&(self.chains.len() as u16).to_le_bytes());
-                self.scatter(regions, &header[..self.agreed.header()], frame);
+                set_merged(header, self.chains.len() as u16);
+                self.scatter(regions, header, frame);
                 self.next = behind;
                 Put::Done
             }

@@ -9,6 +9,7 @@ use super::super::device_ring::DeviceRing;
 use super::super::log::{Log, Pages};
 use super::super::message::{LogPlace, Place};
 use super::super::migration_tests::Reader;
+use super::super::ring::MERGED;
 use super::*;
 
 /// Behind the beginning of a page, so that each part of the ring lies in two.

@@ -15,7 +15,7 @@ use conic_native::Mapping;
 
 use super::half::Side;
 use super::log::{Entries, Pages, Writes};
-use super::memory::{Regions, Spot};
+use super::memory::{Regions, Spot, set_merged};
 use super::message::Parts;
 use super::wish::Wish;
 
@@ -234,7 +234,11 @@ impl Ring {
             let (mut address, mut length) = (piece.address, piece.length as usize);
             if come < before {
                 let part = length.min(before - come);
-                regions.read(address, &mut header[come..come + part])?;
+                if part == before {
+                    regions.read_header(address, part, header)?;
+                } else {
+                    regions.read(address, &mut header[come..come + part])?;
+                }
                 (address, length, come) = (address.wrapping_add(part as u64), length - part, come + part);
             }
             if length > 0 {
@@ -314,17 +318,24 @@ impl Ring {
 
     /// Writes header and packet into a room that is large enough, and uses up its chains.
     #[inline(always)]
-    fn scatter<'a>(&self, regions: &Regions, room: &[Slot], mut header: &'a [u8], mut frame: &'a [u8]) {
-        let (mut index, mut written) = (self.next(), 0);
+    fn scatter(&self, regions: &Regions, room: &[Slot], header: &[u8; LONG_HEADER], mut frame: &[u8]) {
+        let before = self.agreed.header();
+        let (mut index, mut written, mut gone) = (self.next(), 0, 0);
         for slot in room {
             let (mut address, mut left) = (slot.address, slot.length as usize);
-            for part in [&mut header, &mut frame] {
-                let (now, later) = part.split_at(part.len().min(left));
-                // All of it was found to lie in the memory.
-                let _ = regions.write(address, now);
-                (address, left) = (address.wrapping_add(now.len() as u64), left - now.len());
-                *part = later;
+            // All of it was found to lie in the memory.
+            if gone < before {
+                let part = left.min(before - gone);
+                let _ = if part == before {
+                    regions.write_header(address, part, header)
+                } else {
+                    regions.write(address, &header[gone..gone + part])
+                };
+                (address, left, gone) = (address.wrapping_add(part as u64), left - part, gone + part);
             }
+            let (now, later) = frame.split_at(frame.len().min(left));
+            let _ = regions.write(address, now);
+            (frame, left) = (later, left - now.len());
             written += slot.length as usize - left;
             if let Some(head) = slot.ends {
                 self.use_up(regions, index, head, written as u32);
@@ -376,8 +387,8 @@ impl Side for Ring {
         let found = self.find_chains(regions, wanted, &mut room);
         let put = match found {
             Ok(heads) => {
-                header[MERGED..].copy_from_slice(&heads.to_le_bytes());
-                self.scatter(regions, &room, &header[..self.agreed.header()], frame);
+                set_merged(header, heads);
+                self.scatter(regions, &room, header, frame);
                 self.next = u32::from(self.next().wrapping_add(heads));
                 Put::Done
             }

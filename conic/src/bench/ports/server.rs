@@ -14,15 +14,17 @@ use crate::bench::failure::Failure;
 use crate::bench::temporary::{Folder, Program};
 
 /// What contestants are compared within.
-pub const GROUPS: [&str; 6] = ["memif", "vhost", "virtio", "packet", "xdp", "tap"];
+pub const GROUPS: [&str; 7] = ["memif", "two-memif", "vhost", "virtio", "packet", "xdp", "tap"];
 
 /// How a contestant is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// `conic bridge`, with these ports.
     Conic(&'static [&'static str]),
-    /// `conic nic`, with these ports.
+    /// `conic nic`, with these ports, through whose switch frames go.
     Switch(&'static [&'static str]),
+    /// `conic nic`, with these ports, between which the kernel forwards.
+    Kernel(&'static [&'static str]),
     /// `dpdk-testpmd`, with these devices, in this mode of forwarding.
     Dpdk(&'static [&'static str], &'static str),
     /// A bridge of the kernel.
@@ -42,7 +44,7 @@ pub struct Contestant {
 impl Contestant {
     /// Whether it is one of ours.
     pub fn is_conic(&self) -> bool {
-        matches!(self.kind, Kind::Conic(_) | Kind::Switch(_))
+        matches!(self.kind, Kind::Conic(_) | Kind::Switch(_) | Kind::Kernel(_))
     }
 }
 
@@ -64,12 +66,16 @@ const fn dpdk(
 const IN_DRIVER: &str = "conic kernel, driver";
 const IN_STACK: &str = "conic kernel, stack";
 
-const fn switch(name: &'static str, ports: &'static [&'static str]) -> Contestant {
-    Contestant { name, group: "xdp", kind: Kind::Switch(ports), against: &["conic af-xdp"] }
+const fn kernel(name: &'static str, ports: &'static [&'static str]) -> Contestant {
+    Contestant { name, group: "xdp", kind: Kind::Kernel(ports), against: &["conic af-xdp"] }
 }
 
-/// All contestants; in texts, `SOCKET` stands for the path of a socket.
-pub const CONTESTANTS: [Contestant; 15] = [
+const fn switch(name: &'static str, group: &'static str, ports: &'static [&'static str]) -> Contestant {
+    Contestant { name, group, kind: Kind::Switch(ports), against: &[] }
+}
+
+/// All contestants; in texts, `SOCKET` stands for the path of a socket, and with what is behind it for that of another.
+pub const CONTESTANTS: [Contestant; 21] = [
     conic("conic memif", "memif", &["memif:SOCKET"]),
     dpdk(
         "DPDK net_memif",
@@ -78,31 +84,52 @@ pub const CONTESTANTS: [Contestant; 15] = [
         &["net_memif0,role=server,id=0,socket=SOCKET,socket-abstract=no"],
         "macswap",
     ),
+    conic("conic two memif", "two-memif", &["memif:SOCKET", "memif:SOCKET-b"]),
+    switch("conic nic, memif", "two-memif", &["memif:SOCKET", "memif:SOCKET-b"]),
+    dpdk(
+        "DPDK two net_memif",
+        "two-memif",
+        &["conic two memif", "conic nic, memif"],
+        &[
+            "net_memif0,role=server,id=0,socket=SOCKET,socket-abstract=no",
+            "net_memif1,role=server,id=0,socket=SOCKET-b,socket-abstract=no",
+        ],
+        "io",
+    ),
     // Both sides of vhost-user: the client is the driver's half in front of the one, the device's in front of the other.
     conic("conic vhost-user", "vhost", &["vhost-user:SOCKET"]),
     dpdk("DPDK net_vhost", "vhost", &["conic vhost-user"], &["net_vhost0,iface=SOCKET"], "macswap"),
     conic("conic virtio-user", "virtio", &["virtio-user:SOCKET"]),
     dpdk("DPDK net_virtio_user", "virtio", &["conic virtio-user"], &["net_virtio_user0,path=SOCKET"], "macswap"),
     conic("conic af-packet", "packet", &["af-packet:a1", "af-packet:b1"]),
+    switch("conic nic, af-packet", "packet", &["af-packet:a1", "af-packet:b1"]),
     dpdk(
         "DPDK net_af_packet",
         "packet",
-        &["conic af-packet"],
+        &["conic af-packet", "conic nic, af-packet"],
         &["net_af_packet0,iface=a1", "net_af_packet1,iface=b1"],
         "io",
     ),
     conic("conic af-xdp", "xdp", &["af-xdp:a1", "af-xdp:b1"]),
-    switch(IN_DRIVER, &["af-xdp:a1,forward=kernel", "af-xdp:b1,forward=kernel"]),
-    switch(IN_STACK, &["af-xdp:a1,generic,forward=kernel", "af-xdp:b1,generic,forward=kernel"]),
-    dpdk("DPDK net_af_xdp", "xdp", &["conic af-xdp"], &["net_af_xdp0,iface=a1", "net_af_xdp1,iface=b1"], "io"),
+    switch("conic nic, af-xdp", "xdp", &["af-xdp:a1", "af-xdp:b1"]),
+    kernel(IN_DRIVER, &["af-xdp:a1,forward=kernel", "af-xdp:b1,forward=kernel"]),
+    kernel(IN_STACK, &["af-xdp:a1,generic,forward=kernel", "af-xdp:b1,generic,forward=kernel"]),
+    dpdk(
+        "DPDK net_af_xdp",
+        "xdp",
+        &["conic af-xdp", "conic nic, af-xdp"],
+        &["net_af_xdp0,iface=a1", "net_af_xdp1,iface=b1"],
+        "io",
+    ),
     Contestant {
         name: "kernel bridge",
         group: "xdp",
         kind: Kind::Bridge,
-        against: &["conic af-xdp", IN_DRIVER, IN_STACK],
+        against: &["conic af-xdp", "conic nic, af-xdp", IN_DRIVER, IN_STACK],
     },
     conic("conic tap", "tap", &["tap:a0", "tap:b0"]),
-    dpdk("DPDK net_tap", "tap", &["conic tap"], &["net_tap0,iface=a0", "net_tap1,iface=b0"], "io"),
+    switch("conic nic, tap", "tap", &["tap:a0", "tap:b0"]),
+    dpdk("DPDK net_tap", "tap", &["conic tap", "conic nic, tap"], &["net_tap0,iface=a0", "net_tap1,iface=b0"], "io"),
 ];
 
 /// A network namespace of this thread alone, and a folder for sockets.
@@ -127,8 +154,14 @@ impl Ground {
         Ok(Ground { folder: Folder::new("conic-bench-ports")? })
     }
 
+    /// The path that stands for `SOCKET`.
     fn socket(&self) -> String {
         self.folder.join("socket").display().to_string()
+    }
+
+    /// The path that stands for `SOCKET-b`.
+    fn second_socket(&self) -> String {
+        format!("{}-b", self.socket())
     }
 }
 
@@ -173,7 +206,7 @@ impl Server {
                 ip(&format!("link add {end}0 type veth peer name {end}1"))?;
                 ip(&format!("link set {end}0 up"))?;
                 ip(&format!("link set {end}1 up"))?;
-                if let Kind::Switch(_) = contestant.kind {
+                if let Kind::Kernel(_) = contestant.kind {
                     // Else the other end takes nothing that a program redirects to it.
                     let offload = set_receive_offload(&format!("{end}0"), true);
                     offload.map_err(|error| Failure::failed(format!("generic receive offload on {end}0: {error}")))?;
@@ -181,7 +214,9 @@ impl Server {
             }
         }
         // A server that was killed leaves its socket behind.
-        let _ = std::fs::remove_file(ground.socket());
+        for left in [ground.socket(), ground.second_socket()] {
+            let _ = std::fs::remove_file(left);
+        }
         if contestant.group == "virtio" {
             // DPDK's memory is not sealed.
             let options = VhostOptions { unsealed: true, ..VhostOptions::new(&ground.socket()) };
@@ -199,11 +234,8 @@ impl Server {
                 let command = conic_command(ground, &["bridge", "--spin", "--core", &core], ports)?;
                 server.child = Some(begin(command, "Ctrl-C ends it")?);
             }
-            Kind::Switch(ports) => {
-                let (core, socket) = (cores.1.to_string(), ground.socket());
-                let command = conic_command(ground, &["nic", "--core", &core, "--socket", &socket], ports)?;
-                server.child = Some(begin(command, "listening")?);
-            }
+            Kind::Switch(ports) => server.child = Some(begin_nic(ground, cores.1, "spin", ports)?),
+            Kind::Kernel(ports) => server.child = Some(begin_nic(ground, cores.1, "adaptive", ports)?),
             Kind::Dpdk(devices, mode) => {
                 let mut command = Command::new("dpdk-testpmd");
                 let list = format!("{},{}", cores.0, cores.1);
@@ -243,11 +275,15 @@ impl Server {
     pub fn client_ends(&mut self, ground: &Ground) -> Result<Ends, Failure> {
         let failed = |error: PortError| Failure::failed(error.to_string());
         let socket = ground.socket();
+        let memif = |socket: &str| {
+            let options = MemifOptions { role: Role::Client, ..MemifOptions::new(socket) };
+            joined(Memif::open(&options).map_err(failed)?)
+        };
+        if self.group == "two-memif" {
+            return Ok(Ends { send: memif(&socket)?, receive: Some(memif(&ground.second_socket())?) });
+        }
         let one = match self.group {
-            "memif" => {
-                let options = MemifOptions { role: Role::Client, ..MemifOptions::new(&socket) };
-                Some(joined(Memif::open(&options).map_err(failed)?)?)
-            }
+            "memif" => Some(memif(&socket)?),
             "vhost" => {
                 let options = VhostOptions { role: Role::Client, ..VhostOptions::new(&socket) };
                 Some(joined(VirtioUser::open(&options).map_err(failed)?)?)
@@ -289,6 +325,13 @@ impl Server {
         let seconds = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
         (seconds(11), seconds(12))
     }
+}
+
+/// Starts `conic nic` on a core, which waits in this way.
+fn begin_nic(ground: &Ground, core: usize, wait: &str, ports: &[&str]) -> Result<Program, Failure> {
+    let (core, socket) = (core.to_string(), ground.folder.join("nic").display().to_string());
+    let arguments = ["nic", "--core", &core, "--wait", wait, "--socket", &socket];
+    begin(conic_command(ground, &arguments, ports)?, "listening")
 }
 
 /// A port of the client's, as soon as somebody is at its other end.

@@ -16,7 +16,7 @@ use conic_native::Mapping;
 
 use super::BEGIN;
 use crate::vhost::half::Side;
-use crate::vhost::memory::{Regions, Spot};
+use crate::vhost::memory::{Regions, Spot, load_header, store_header};
 use crate::vhost::message::Parts;
 use crate::vhost::ring::{
     AHEAD, Agreed, DESCRIPTOR, Fault, INDEX, LONG_HEADER, MERGED, NEXT, Put, SLOTS, Taken, USED, WRITE,
@@ -25,6 +25,9 @@ use crate::vhost::wish::Wish;
 
 /// Bytes of each buffer: header and packet of an Ethernet frame fit into one.
 pub(super) const BUFFER: usize = 2048;
+
+/// Bytes of a line.
+const LINE: usize = 64;
 
 /// Where the parts of rings of so many slots lie, one ring behind the other.
 #[derive(Clone, Copy, Debug)]
@@ -39,14 +42,15 @@ impl Layout {
     pub(super) fn of(slots: usize) -> Layout {
         let available = DESCRIPTOR * slots;
         // Each side writes lines of its own.
-        let used = (available + SLOTS + 2 * slots + 2).next_multiple_of(64);
-        let buffers = (used + SLOTS + USED * slots + 2).next_multiple_of(4096);
+        let used = (available + SLOTS + 2 * slots + 2).next_multiple_of(LINE);
+        // A packet begins with a line, behind its header: copied elsewhere than along lines, each of its loads and stores would be of two.
+        let buffers = (used + SLOTS + USED * slots + 2).next_multiple_of(4096) + LINE - LONG_HEADER;
         Layout { slots, available, used, buffers }
     }
 
     /// Bytes of a ring with its buffers.
     pub(super) fn bytes(&self) -> usize {
-        self.buffers + self.slots * BUFFER
+        (self.buffers + self.slots * BUFFER).next_multiple_of(4096)
     }
 
     /// Where the used ring begins, and a buffer, for tests of what is there.
@@ -215,7 +219,7 @@ impl DriverRing {
             let is_sound = bytes <= BUFFER && (bytes >= before || !is_first);
             let mut skipped = 0;
             if is_sound && is_first {
-                memory.read_bytes(at, &mut header[..before]);
+                load_header(memory, at, before, header);
                 if self.agreed.merges {
                     left = usize::from(u16::from_le_bytes([header[MERGED], header[MERGED + 1]]));
                 }
@@ -255,11 +259,11 @@ impl DriverRing {
 
     /// Writes header and packet into so many free descriptors; the first of them.
     #[inline(always)]
-    fn write(&mut self, memory: &Mapping, header: &[u8], packet: &[u8], pieces: usize) -> u16 {
+    fn write(&mut self, memory: &Mapping, header: &[u8; LONG_HEADER], packet: &[u8], pieces: usize) -> u16 {
         let chain = self.free.len() - pieces;
         let head = self.free[chain];
-        let (mut rest, mut skipped) = (packet, header.len());
-        memory.write_bytes(self.buffer(head), header);
+        let (mut rest, mut skipped) = (packet, self.agreed.header());
+        store_header(memory, self.buffer(head), skipped, header);
         for place in chain..self.free.len() {
             let descriptor = self.free[place];
             let (now, later) = rest.split_at(rest.len().min(BUFFER - skipped));
@@ -299,8 +303,7 @@ impl Side for DriverRing {
     #[inline]
     fn put(&mut self, regions: &Regions, header: &mut [u8; LONG_HEADER], frame: &[u8]) -> Put {
         let memory = regions.memory(0);
-        let header = &header[..self.agreed.header()];
-        let pieces = (header.len() + frame.len()).div_ceil(BUFFER);
+        let pieces = (self.agreed.header() + frame.len()).div_ceil(BUFFER);
         if pieces > self.layout.slots {
             return Put::TooLong;
         }
