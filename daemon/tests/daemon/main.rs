@@ -25,6 +25,8 @@ mod pipes;
 mod spread;
 mod threads;
 
+#[path = "../support/heir.rs"]
+mod heir;
 #[path = "../support/served.rs"]
 mod served;
 #[path = "../support/spoken.rs"]
