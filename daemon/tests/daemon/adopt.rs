@@ -1,6 +1,6 @@
 //! A daemon takes over from another, and its clients notice nothing.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -356,6 +356,13 @@ fn who_may_connect_is_what_the_one_that_takes_over_says() {
         let permissions = std::fs::metadata(&socket).expect("it is there").permissions();
         assert_eq!(permissions.mode() & 0o777, mode, "round {round}");
     }
+    // One that fails behind that has changed nothing.
+    let heir = Heir::of(&socket, &[]);
+    std::fs::set_permissions(&socket, Permissions::from_mode(0o666)).expect("it is this user's");
+    drop(heir);
+    let operator = Operator::connect(&socket, Duration::from_secs(5)).expect("it listens");
+    assert!(operator.ask(r#"{"ask":"list"}"#).is_ok(), "who is answered is answered behind it");
+    assert_eq!(std::fs::metadata(&socket).expect("it is there").permissions().mode() & 0o777, 0o660);
     served.end();
 }
 
