@@ -297,6 +297,9 @@ fn text_of(event: &Event) -> String {
         Event::Adopted { clients, microseconds } => {
             format!("took over {clients} clients; the blackout was {microseconds} us at most")
         }
+        Event::ServesOn { microseconds } => {
+            format!("serves on: who was to take over has not; the blackout was {microseconds} us at most")
+        }
         Event::TooMany { kind, user: Some(user), lines } => {
             format!("{lines} lines of the kind `{kind}` were left out here: user {user} causes too many")
         }

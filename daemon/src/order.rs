@@ -37,7 +37,7 @@ pub(crate) enum Order {
         /// What it is rung by, one for each queue.
         bells: Arc<Vec<OwnedFd>>,
     },
-    /// A client comes from the daemon before this one.
+    /// A client comes from the daemon before this one, or from what this one had given of it.
     Resume {
         /// Where its queues stood.
         suspended: Suspended,
@@ -57,14 +57,19 @@ pub(crate) enum Order {
         /// Where the answer goes, when it is so.
         answer: Sender<()>,
     },
-    /// No client is served any more; the answer says where each stood.
+    /// No client is served any more; the answer says where each stood. Behind it the thread waits for its end, or for `TakeUp`.
     Suspend {
         /// The ports that somebody else goes on with, by their numbers in the network.
         ports: Vec<usize>,
         /// Where the answer goes.
         answer: Sender<Left>,
     },
-    /// The queues of its part of a port come from the daemon before this one.
+    /// Nobody else has gone on behind `Suspend`: clients and ports that were given come back, `Resume` and `Inherit`, then `Begin`.
+    TakeUp {
+        /// Ports that gave nothing, by their numbers, which go on as they are.
+        ports: Vec<usize>,
+    },
+    /// The queues of its part of a port come from the daemon before this one, or from what this one had given of them.
     Inherit {
         /// The port's number.
         port: usize,
@@ -152,7 +157,7 @@ pub(crate) enum Order {
         /// Where the answer goes.
         answer: Sender<Report>,
     },
-    /// A thread that was held back begins.
+    /// A thread that was held back begins, and one that was suspended goes on.
     Begin,
     /// The end.
     Stop,

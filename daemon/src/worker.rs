@@ -1,5 +1,7 @@
 //! One of a network's threads: the switch, stepped.
 
+mod standing;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
@@ -190,6 +192,16 @@ impl Worker {
         self.order(Order::Mirror { party, mirror });
     }
 
+    /// Goes on behind [`Worker::suspend`], with these ports as they are, when clients and other ports have come back and it is told to begin.
+    pub(crate) fn take_up(&self, ports: Vec<usize>) {
+        self.order(Order::TakeUp { ports });
+    }
+
+    /// Gives a client back to the thread that has stopped serving it.
+    pub(crate) fn resume(&self, order: Order) {
+        self.order(order);
+    }
+
     /// Gives its part of a port its queues, which come from another daemon.
     pub(crate) fn inherit(&self, port: usize, queues: Vec<Box<dyn Port>>) {
         self.order(Order::Inherit { port, queues });
@@ -212,7 +224,7 @@ impl Worker {
         answered
     }
 
-    /// Stops serving; the answer is what is left for whoever goes on, with these ports.
+    /// Stops serving; the answer is what is left for whoever goes on, with these ports. The thread then waits for its end, or for [`Worker::take_up`].
     pub(crate) fn suspend(&self, ports: Vec<usize>) -> Receiver<Left> {
         let (answer, answered) = channel();
         self.order(Order::Suspend { ports, answer });
@@ -316,21 +328,6 @@ impl Loop {
         })
     }
 
-    /// Takes clients over until it is told to begin; false if it never is to.
-    fn waits_to_begin(&mut self) -> bool {
-        let Ok(mut order) = self.orders.recv() else { return false };
-        // The other daemon's threads have ended. A packet socket gets a copy of each frame; until now they had them too.
-        self.switch.forget_received();
-        while !matches!(order, Order::Begin) {
-            if !self.act_on(order) {
-                return false;
-            }
-            let Ok(next) = self.orders.recv() else { return false };
-            order = next;
-        }
-        true
-    }
-
     fn run(&mut self) {
         // Without it naps are longer, and nothing else.
         let _ = set_current_timer_slack(Some(SLACK));
@@ -409,19 +406,9 @@ impl Loop {
                 let _ = answer.send(());
                 return self.waits_to_end();
             }
-            Order::Suspend { ports, answer } => {
-                let clients = self.switch.suspend();
-                // Who was about to be rung is rung once too often.
-                self.ring();
-                let ports = ports.into_iter().map(|port| (port, self.switch.bequeath(port))).collect();
-                let _ = answer.send(Left { clients, ports });
-                // The ports are another daemon's now: a frame that was taken here would be lost.
-                return false;
-            }
-            Order::Inherit { port, queues } => {
-                queues.iter().for_each(|queue| self.listen_to(&**queue));
-                self.switch.inherit(port, queues);
-            }
+            Order::Suspend { ports, answer } => return self.suspend(ports, &answer),
+            Order::TakeUp { ports } => self.take_up(ports),
+            Order::Inherit { port, queues } => self.inherit(port, queues),
             Order::AttachPort { parts, port } => {
                 port.queues.iter().for_each(|queue| self.listen_to(&**queue));
                 self.switch.attach_port(parts, port);
@@ -459,13 +446,6 @@ impl Loop {
         true
     }
 
-    /// Takes what the other threads have sent, and nothing else, when all of them are quiet; then ends.
-    fn waits_to_end(&mut self) -> bool {
-        let Ok(order) = self.orders.recv() else { return false };
-        while self.switch.serve_trunks(clock::now()) > 0 {}
-        self.act_on(order)
-    }
-
     fn hear_from(&mut self, session: u64, wakers: Wakers) {
         // Each kick is an event, and nobody reads it: whatever the client does to it, this thread never waits.
         let kicked = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -479,10 +459,14 @@ impl Loop {
     fn detach_port(&mut self, port: usize) -> Vec<Box<dyn Port>> {
         self.switch.forget_away(Party::Port(port));
         let queues = self.switch.detach_port(port).unwrap_or_default();
-        // What is closed elsewhere, and somebody may have a copy of, is not to wake this thread.
+        self.listen_no_more_to(&queues);
+        queues
+    }
+
+    /// What is closed elsewhere, and somebody may have a copy of, is not to wake this thread.
+    fn listen_no_more_to(&self, queues: &[Box<dyn Port>]) {
         let descriptors = queues.iter().filter_map(|queue| queue.descriptor());
         descriptors.for_each(|descriptor| _ = epoll::delete(&self.epoll, descriptor));
-        queues
     }
 
     /// Is woken when a queue of a port has something.

@@ -282,6 +282,13 @@ impl Channel {
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 
+    /// Hears the peer no more: what it has said is still read here, and its next word is refused it. The kernel decides between the two
+    /// under the lock by which it enters a message, so that a word that was said is one that is read, and no other ever is.
+    pub fn end_hearing(&self) {
+        // A peer that is gone says nothing more either.
+        let _ = shutdown(&self.0, Shutdown::Read);
+    }
+
     /// Who is at the other end.
     ///
     /// # Errors
@@ -469,6 +476,19 @@ mod tests {
         one.send(&[1], &[]).expect("there is room");
         drop(other);
         assert!(!one.has_unread());
+    }
+
+    #[test]
+    fn what_was_said_before_nobody_heard_any_more_is_read_and_nothing_behind_it() {
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        other.send(&[1], &[]).expect("there is room");
+        one.end_hearing();
+        assert_eq!(other.send(&[2], &[]).expect_err("it is refused").kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(one.receive().expect("it was said").expect("before").bytes, [1]);
+        assert!(one.receive().is_err(), "nothing follows");
+        // The other way goes on.
+        one.send(&[3], &[]).expect("there is room");
+        assert_eq!(other.receive().expect("it was said").expect("one word").bytes, [3]);
     }
 
     #[test]

@@ -306,3 +306,30 @@ fn a_part_that_is_inherited_is_served_and_one_that_is_given_is_not() {
     world.send(2, &frame(mac(2), FAR, 1, 1, 100));
     assert!(matches!(world.left()[..], [1 | 3]), "by the part of its thread");
 }
+
+/// As where another daemon was to go on with them, and did not.
+#[test]
+fn queues_that_gave_nothing_are_used_again_as_they_are() {
+    let mut world = World::new(2, 4);
+    for switch in &mut world.threads.switches {
+        assert!(switch.bequeath(0).is_empty());
+    }
+    world.queues[3].give(frame(FAR, mac(1), 1, 1, 100));
+    world.threads.settle(Time::ZERO);
+    assert_eq!(world.got(), [0, 0]);
+    for switch in &mut world.threads.switches {
+        switch.take_back(0);
+    }
+    world.threads.settle(Time::ZERO);
+    assert_eq!(world.got(), [1, 0]);
+    world.send(2, &frame(mac(2), FAR, 1, 1, 100));
+    assert!(matches!(world.left()[..], [1 | 3]), "by the part of its thread");
+    // There is nothing to take back any more, and nothing to close.
+    for switch in &mut world.threads.switches {
+        assert!(switch.take_bequeathed(0).is_empty());
+        switch.take_back(0);
+    }
+    world.queues[3].give(frame(FAR, mac(1), 1, 2, 100));
+    world.threads.settle(Time::ZERO);
+    assert_eq!(world.got(), [1, 0]);
+}

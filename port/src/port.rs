@@ -155,8 +155,9 @@ pub trait Port: Send {
     }
 
     /// Stops here, and gives what another process needs to go on: whoever is at the other end notices nothing but a pause. Behind it
-    /// this port may only be dropped. None where it cannot be passed on, or is broken. What cannot be shared, as a device of DPDK, gives
-    /// nothing ([`Legacy::is_nothing`]): the other process opens it when this one has dropped all its queues.
+    /// this port may only be dropped; where the other process does not go on, this one may, by the same that it gave. None where it cannot be
+    /// passed on, or is broken. What cannot be shared, as a device of DPDK, gives nothing ([`Legacy::is_nothing`]): the other process opens it
+    /// when this one has dropped all its queues, and until then they are used again as they are if that one does not.
     fn bequeath(&mut self) -> Option<Legacy> {
         None
     }

@@ -5,15 +5,18 @@
 //! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 14}` |
 //! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its circuit and mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, the regions of detached clients that these may use still, and the connections of those that have left and have not read all | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
-//! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
-//! | 5 | closes the devices and files that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
+//! | 4 | has its networks' threads stand still, gives the ports and says where each queue stood | keeps all of it, and touches nothing |
+//! | 5 | hears that, and is over; hears nothing, and serves on (`leaving.rs`) | says that everything is its own, takes ports and queues over, then begins |
+//! | 6 | closes the devices and files that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
 //!
-//! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4, that of a device step 5 too. A packet socket gets a copy
-//! of each frame, the new one's as well: what has come to that when the old threads have ended is dropped, or it would come twice.
+//! Until step 5 a new one that fails is one that never was. The blackout is step 4 and the new one's half of step 5, that of a device step 6
+//! too. A packet socket gets a copy of each frame, the new one's as well: what has come to that when the old threads stand still is dropped, or it would come twice.
 
 mod circuits;
 mod guests;
 mod kept;
+mod leaving;
+mod link;
 mod ports;
 #[cfg(test)]
 mod tests;
@@ -29,28 +32,26 @@ use conic_fabric::Time;
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::{Channel, Listener, Peer, refuse_descriptors};
-use conic_native::{Memory, clock};
+use conic_native::{Memory, about_to, clock};
 use conic_nicd::config::EndConfig;
 use conic_nicd::switch::{Circuit, Party, PassedEnd, Rules, Suspended};
-use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::listening::set_mode;
 use super::mirror::Asked;
 use super::network::Network;
-use super::operator::split_piece;
 use super::{Daemon, DaemonError, Ended, system};
-use crate::capture::Writers;
 use crate::connection::{Connection, PortMove, Session, Step};
 use crate::event::Event;
-use crate::order::{Left, Order, Report};
+use crate::order::{Order, Report};
 use circuits::passed_end;
 use guests::hear_guest;
 use kept::{hear_kept, hear_unread};
+use link::Link;
 pub(crate) use ports::Anew;
 pub(super) use ports::Promise;
-use ports::{Expected, Given, give};
+use ports::{Expected, Given};
 
 /// How long either side waits for the other at a step.
 const PATIENCE: Time = Time::from_nanoseconds(10_000_000_000);
@@ -61,11 +62,15 @@ const CLOSING: Time = Time::from_nanoseconds(1_000_000_000);
 /// How long it looks away between two looks.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Descriptors that come with one part.
-const DESCRIPTORS: usize = 14;
-
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
 pub(super) const TAKING_OVER: u32 = 14;
+
+/// What the new one says when it has everything, and from then on serves: the other one never does again.
+const MINE: &str = "mine";
+
+/// Why a new one ends that has everything.
+const SERVES_ON: &str =
+    "the other NIC has not heard in time that everything is this one's, and serves on, or it has ended: try again";
 
 /// What is said first; with it come the socket at which clients attach and, where there is one, that of the metrics.
 #[derive(Debug, Serialize, Deserialize)]
@@ -111,7 +116,7 @@ struct Stood {
     positions: Vec<[u64; 3]>,
 }
 
-/// What the old one says when it serves nobody any more.
+/// What the old one says when its threads stand still.
 #[derive(Debug, Serialize, Deserialize)]
 enum Last {
     Port(Given),
@@ -120,6 +125,13 @@ enum Last {
     Done(Vec<usize>),
     /// They are closed.
     Closed,
+}
+
+/// One that has come, under which number it is heard here, and where it stood.
+struct Standing {
+    number: u64,
+    arriving: Arriving,
+    stood: Stood,
 }
 
 /// A client on its way to the new daemon.
@@ -135,90 +147,6 @@ struct Arriving {
     bells: Vec<OwnedFd>,
     /// In which it is here.
     circuit: Option<Circuit>,
-}
-
-/// The other daemon, and messages with it.
-struct Link<'channel>(&'channel Channel);
-
-impl Link<'_> {
-    /// Says something in as many parts as it takes: one whose text is not all of it goes on in the next. Descriptors come with the first.
-    fn say(&self, text: &Value, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let text = text.to_string();
-        let (first, mut rest) = split_piece(&text);
-        self.say_part(first, descriptors)?;
-        while !rest.is_empty() {
-            let piece;
-            (piece, rest) = split_piece(rest);
-            self.say_part(piece, &[])?;
-        }
-        Ok(())
-    }
-
-    fn say_part(&self, text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let message = Message::Part { descriptors: descriptors.len() as u16, text: text.to_owned() }.encode();
-        let until = clock::now() + PATIENCE;
-        loop {
-            match self.0.send(&message, descriptors) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && clock::now() < until => {
-                    self.0.wait(NAP)?;
-                }
-                sent => return sent,
-            }
-        }
-    }
-
-    /// Passes so many descriptors, in as many parts as it takes.
-    fn say_descriptors(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        descriptors.chunks(DESCRIPTORS).try_for_each(|some| self.say(&json!("descriptors"), some))
-    }
-
-    fn hear_descriptors(&self, count: usize) -> io::Result<Vec<OwnedFd>> {
-        let mut descriptors = Vec::new();
-        while descriptors.len() < count {
-            let (_, more) = self.hear()?;
-            if more.is_empty() {
-                return Err(wrong("descriptors are missing".to_owned()));
-            }
-            descriptors.extend(more);
-        }
-        Ok(descriptors)
-    }
-
-    fn hear(&self) -> io::Result<(Value, Vec<OwnedFd>)> {
-        let (mut text, mut descriptors) = self.hear_part()?;
-        loop {
-            match serde_json::from_str(&text) {
-                Ok(value) => return Ok((value, descriptors)),
-                Err(error) if error.is_eof() => {
-                    let (piece, more) = self.hear_part()?;
-                    text += &piece;
-                    descriptors.extend(more);
-                }
-                Err(error) => return Err(wrong(error.to_string())),
-            }
-        }
-    }
-
-    fn hear_part(&self) -> io::Result<(String, Vec<OwnedFd>)> {
-        let until = clock::now() + PATIENCE;
-        while clock::now() < until {
-            let Some(received) = self.0.receive()? else {
-                self.0.wait(Duration::from_nanos(until.since(clock::now()).nanoseconds()))?;
-                continue;
-            };
-            return match Message::decode(&received.bytes, received.descriptors.len()) {
-                Ok(Message::Part { text, .. }) => Ok((text, received.descriptors)),
-                Ok(Message::Refused(refused)) => Err(wrong(format!("the other NIC refused: {refused}"))),
-                Ok(Message::Answer(text)) => Err(wrong(format!("the other NIC said {text}"))),
-                other => Err(wrong(format!("the other NIC said {other:?}"))),
-            };
-        }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "the other NIC does not answer"))
-    }
-}
-
-fn wrong(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 /// What comes before the clients.
@@ -238,7 +166,7 @@ impl Inheritance {
     /// Asks the daemon at the other end to be adopted, and takes what it has beside clients.
     pub(super) fn ask(channel: Channel) -> Result<Inheritance, DaemonError> {
         ask_to_adopt(&channel)?;
-        let link = Link(&channel);
+        let link = Link::with(&channel);
         let (head, descriptors) = link.hear().map_err(system("taking over"))?;
         let mut head: Head =
             serde_json::from_value(head).map_err(|error| cannot(&format!("what the other NIC has: {error}")))?;
@@ -274,52 +202,16 @@ impl Daemon {
     /// The old one's half; how this one ends, if the new one has everything.
     pub(super) fn give_over(&mut self, number: u64) -> Option<Ended> {
         self.finish_what_is_begun();
-        let link = Link(&self.connections.get(&number)?.channel);
+        let link = Link::with(&self.connections.get(&number)?.channel);
+        about_to("adopt: say what there is");
         // A new one that fails until here is let go, and nothing has changed.
         let ready = self.pass_everything(&link, number).and_then(|()| link.hear());
         let wanted = ready.ok().and_then(|(word, _)| serde_json::from_value::<Vec<usize>>(word["ready"].clone()).ok());
         let Some(wanted) = wanted else {
-            self.let_go(number, "closed");
-            self.give_time_again();
+            self.serve_on_without(number);
             return None;
         };
-        let heir = self.connections.remove(&number)?;
-        Some(self.leave_everything_to(&heir, &wanted))
-    }
-
-    /// Stops serving, and gives ports that are wanted, and where each queue stood.
-    fn leave_everything_to(&mut self, heir: &Connection, wanted: &[usize]) -> Ended {
-        let link = Link(&heir.channel);
-        let networks = self.networks.iter().enumerate();
-        let left: Vec<(Vec<(usize, usize)>, Left)> = networks
-            .map(|(index, network)| {
-                let ports = self.wanted(index, wanted);
-                let left = network.suspend(ports.iter().map(|&(_, port)| port));
-                (ports, left)
-            })
-            .collect();
-        // From here on this one cannot go back. Should the new one die now, clients find this one gone and attach anew.
-        let mut to_be_closed = Vec::new();
-        for (wanted, Left { clients, ports }) in left {
-            for (port, queues) in &ports {
-                let Some((promise, _)) = wanted.iter().find(|(_, own)| own == port) else { continue };
-                if !queues.is_empty() && queues.iter().all(Legacy::is_nothing) {
-                    to_be_closed.push(*promise);
-                } else {
-                    let _ = queues.iter().try_for_each(|queue| give(&link, *promise, queue));
-                }
-            }
-            for Suspended { session, rules, positions } in clients {
-                let _ = link.say(&json!(Last::Client(Stood { session, rules, positions })), &[]);
-            }
-        }
-        let _ = link.say(&json!(Last::Done(to_be_closed)), &[]);
-        // Behind the clients, who need not wait for it: a device takes its time.
-        let (writers, unfinished) = self.end_networks();
-        let _ = link.say(&json!(Last::Closed), &[]);
-        Writers::wait_for(writers);
-        self.journal.end();
-        Ended { heir: Some(heir.peer.process), unfinished }
+        self.leave_everything_to(number, &wanted)
     }
 
     /// Waits for regions that are being made and for clients that are being entered, so that they are passed with the others, and for what
@@ -389,7 +281,7 @@ impl Daemon {
     pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
         let Inheritance { channel, listener, head, mut ports, late, .. } = inheritance;
         let Head { next_session, next_circuit, clients, guests, kept, unread, .. } = head;
-        let link = Link(&channel);
+        let link = Link::with(&channel);
         let mut arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
         let kept = (0..kept).map(|_| hear_kept(&link)).collect::<Result<Vec<_>, _>>()?;
@@ -397,35 +289,23 @@ impl Daemon {
         self.settle_circuits(&ports, &mut arriving);
         // Where that cannot be, the old one serves on.
         set_mode(&self.config)?;
+        about_to("adopt: say that it is ready");
         link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
         let begun = clock::now();
+        let (standing, closed) = self.hear_what_is_left(&link, arriving, &mut ports)?;
+        about_to("adopt: say that everything is its own");
+        // The word after which this one serves, and the other never again: until here nothing was touched that is the other's.
+        link.say(&json!(MINE), &[]).map_err(|_| cannot(SERVES_ON))?;
+        about_to("adopt: go on with clients");
         self.listener = Listener::of_descriptor(listener);
         self.next_session = next_session.max(1);
         self.next_circuit = next_circuit.max(self.next_circuit);
-        let mut arriving: Vec<Option<Arriving>> = arriving.into_iter().map(Some).collect();
-        let closed = loop {
-            let (word, _) = link.hear().map_err(system("taking over"))?;
-            // Whatever it says now, its threads have stopped.
-            let word =
-                serde_json::from_value(word).map_err(|error| cannot(&format!("the other NIC's word: {error}")))?;
-            let stood = match word {
-                Last::Port(given) => {
-                    ports.take(&link, given).map_err(system("taking over"))?;
-                    continue;
-                }
-                Last::Client(stood) => stood,
-                Last::Done(closed) => break closed,
-                Last::Closed => continue,
-            };
-            let is_it = |one: &&mut Option<Arriving>| one.as_ref().is_some_and(|one| one.heir.session == stood.session);
-            if let Some(one) = arriving.iter_mut().find(is_it).and_then(Option::take) {
-                self.go_on_with(one, stood)?;
-            }
-        };
-        // The other one is at its end, and not before that is this one who listens. Without, only who looks on is told the other.
+        standing.into_iter().for_each(|one| self.go_on_with(one));
+        // Only now is this one who listens. Without, only who looks on is told the other.
         let _ = self.listener.listen_as_this_process();
         let to_be_opened = ports.split_off(&closed);
         self.inherit_ports(ports);
+        about_to("adopt: begin");
         // Not before: a frame for a client that is not there yet would be nobody's.
         self.networks.iter().for_each(Network::begin);
         let clients = self.sessions().count();
@@ -441,6 +321,41 @@ impl Daemon {
             late.into_iter().for_each(|place| self.open_late(place));
         }
         Ok(())
+    }
+
+    /// Takes what the old one's threads have left, and touches none of it: the clients that go on, and the ports that are to be opened when
+    /// the old one has closed them.
+    fn hear_what_is_left(
+        &mut self,
+        link: &Link<'_>,
+        arriving: Vec<Arriving>,
+        ports: &mut Expected,
+    ) -> Result<(Vec<Standing>, Vec<usize>), DaemonError> {
+        let mut arriving: Vec<Option<Arriving>> = arriving.into_iter().map(Some).collect();
+        let mut standing = Vec::new();
+        loop {
+            let (word, _) = link.hear().map_err(system("taking over"))?;
+            let word =
+                serde_json::from_value(word).map_err(|error| cannot(&format!("the other NIC's word: {error}")))?;
+            let stood = match word {
+                Last::Port(given) => {
+                    ports.take(link, given).map_err(system("taking over"))?;
+                    continue;
+                }
+                Last::Client(stood) => stood,
+                Last::Done(closed) => return Ok((standing, closed)),
+                Last::Closed => continue,
+            };
+            let is_it = |one: &&mut Option<Arriving>| one.as_ref().is_some_and(|one| one.heir.session == stood.session);
+            if let Some(arriving) = arriving.iter_mut().find(is_it).and_then(Option::take) {
+                let number = self.next;
+                self.next += 1;
+                // While the other one can go on still.
+                self.watch(arriving.channel.as_fd(), number << 1)?;
+                self.watch(arriving.process.as_fd(), number << 1 | 1)?;
+                standing.push(Standing { number, arriving, stood });
+            }
+        }
     }
 
     /// Takes one client's things, and maps its region.
@@ -465,9 +380,7 @@ impl Daemon {
         bells.iter().for_each(|bell| refuse_descriptors(bell.as_fd()));
         let Heir { queues, descriptors, buffers, object_bytes, headroom: [bytes, places], .. } = heir;
         let geometry = Geometry { queues, descriptors, buffers, object_bytes };
-        let map = Map::with_headroom(geometry, Features::best(), Headroom { bytes, places });
-        let map = map.map_err(|error| cannot(&error.to_string()))?;
-        let (map, notices) = Notices::in_map(map);
+        let (map, notices) = laid_out(geometry, Headroom { bytes, places })?;
         let memory = Memory::attach(region, map.layout.bytes()).map_err(|error| cannot(&error.to_string()))?;
         let (memory, map, kick) = (Arc::new(memory), Arc::new(map), Arc::new(kick));
         Ok(Arriving {
@@ -485,8 +398,9 @@ impl Daemon {
     }
 
     /// Serves a client from where its queues stood.
-    fn go_on_with(&mut self, one: Arriving, mut stood: Stood) -> Result<(), DaemonError> {
-        let Arriving { mut heir, network, channel, process, memory, map, notices, kick, bells, circuit } = one;
+    fn go_on_with(&mut self, one: Standing) {
+        let Standing { number, arriving, mut stood } = one;
+        let Arriving { mut heir, network, channel, process, memory, map, notices, kick, bells, circuit } = arriving;
         let bytes = map.layout.bytes().next_multiple_of(4096);
         // It had passed the old one's quota; a smaller one holds for new clients only.
         self.quota.take_regardless(heir.user, heir.queues, bytes);
@@ -506,10 +420,6 @@ impl Daemon {
         if let Some(event) = self.networks[network].begin_mirror(party, &mirrored, passed) {
             self.journal.say(&event);
         }
-        let number = self.next;
-        self.next += 1;
-        self.watch(channel.as_fd(), number << 1)?;
-        self.watch(process.as_fd(), number << 1 | 1)?;
         let session = Session {
             session: heir.session,
             name: Name::new(&heir.name).unwrap_or_default(),
@@ -528,8 +438,13 @@ impl Daemon {
         let peer = Peer { process: heir.process, user: heir.user, group: heir.group };
         let step = Step::Attached(Box::new(session));
         self.connections.insert(number, Connection { channel, peer, process, step, deadline: Time::NEVER });
-        Ok(())
     }
+}
+
+/// Where everything lies in a client's region.
+fn laid_out(geometry: Geometry, headroom: Headroom) -> Result<(Map, Notices), DaemonError> {
+    let map = Map::with_headroom(geometry, Features::best(), headroom).map_err(|error| cannot(&error.to_string()))?;
+    Ok(Notices::in_map(map))
 }
 
 fn cannot(why: &str) -> DaemonError {
@@ -538,6 +453,7 @@ fn cannot(why: &str) -> DaemonError {
 
 /// Asks the daemon that listens at a socket to be adopted.
 fn ask_to_adopt(channel: &Channel) -> Result<(), DaemonError> {
+    about_to("adopt: ask");
     let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::default() };
     channel.send(&Message::Hello(hello).encode(), &[]).map_err(system("speaking to the other NIC"))?;
     let until = clock::now() + PATIENCE;

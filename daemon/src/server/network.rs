@@ -226,6 +226,36 @@ impl Network {
         all
     }
 
+    /// Goes on behind [`Network::suspend`], where nobody else has: with clients that are resumed by these orders, and with the ports that were
+    /// given, by what was given of them; why a port does not go on.
+    pub fn take_up(&self, clients: Vec<Order>, ports: Vec<(usize, Vec<Legacy>)>) -> Vec<String> {
+        let mut failures = Vec::new();
+        // Who gave nothing has nothing that another could have touched.
+        let (given, kept): (Vec<_>, Vec<_>) =
+            ports.into_iter().partition(|(_, queues)| queues.iter().any(|queue| !queue.is_nothing()));
+        let kept: Vec<usize> = kept.into_iter().map(|(port, _)| port).collect();
+        self.workers.iter().for_each(|worker| worker.take_up(kept.clone()));
+        for (port, legacies) in given {
+            let Some(NetworkPort { config, .. }) = self.ports.get(&port) else { continue };
+            match go_on(config, legacies) {
+                Ok(queues) => self.inherit(port, queues),
+                Err(text) => {
+                    failures.push(text);
+                    self.inherit(port, Vec::new());
+                }
+            }
+        }
+        for order in clients {
+            let worker = order.newcomer().and_then(|(session, _)| self.worker_of(session));
+            if let Some(worker) = worker {
+                worker.resume(order);
+            }
+        }
+        // Not before: a frame for a client that is not there yet would be nobody's.
+        self.begin();
+        failures
+    }
+
     /// Ends all with their threads, which let go of every region and port, and write out what these hold as long as that is worth waiting for;
     /// of each, who is still writing what mirrors have copied, and whether its ports have written out all.
     pub fn end_all(networks: &mut Vec<Network>) -> Vec<(Writers, bool)> {

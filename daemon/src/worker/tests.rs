@@ -5,6 +5,7 @@ use conic_native::{Pages, yield_core};
 use conic_port::{
     CaptureFormat, CapturePort, CaptureWriter, Counters, Pace, Receive, Replay, Speed, Timestamp, Transmit,
 };
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -55,12 +56,12 @@ impl Port for Slow {
     }
 }
 
-/// Is gone, which its descriptor says for ever.
-struct Gone(Bell, Counters);
+/// Has nothing, or is gone, which its descriptor says for ever.
+struct Silent(OwnedFd, Receive, Counters);
 
-impl Port for Gone {
+impl Port for Silent {
     fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
-        Ok(Receive::End)
+        Ok(self.1)
     }
     fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
         Ok(Transmit::Refused)
@@ -69,7 +70,7 @@ impl Port for Gone {
         None
     }
     fn counters(&self) -> &Counters {
-        &self.1
+        &self.2
     }
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.0.as_fd())
@@ -211,18 +212,43 @@ fn worker(wait: WaitMode, ports: Vec<Box<dyn Port>>) -> (Worker, Receiver<News>)
 
 #[test]
 fn a_port_that_is_gone_keeps_no_thread_awake() {
-    let (slept, rung) = (Received::none(), Bell::new().expect("a descriptor"));
-    rung.ring();
-    let (gone, still) = (Gone(rung, Counters::default()), Still(slept.clone(), Counters::default()));
+    let (slept, rung) = (Received::none(), eventfd(1, EventfdFlags::NONBLOCK).expect("a descriptor"));
+    let gone = Silent(rung, Receive::End, Counters::default());
+    let still = Still(slept.clone(), Counters::default());
     let (_worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(gone), Box::new(still)]);
-    while slept.count() == 0 {
+    must_sleep(&slept, 0);
+}
+
+/// Fails if a thread that had slept so often wakes again and again.
+fn must_sleep(slept: &Received, before: u64) {
+    let late = clock::now() + Time::from_nanoseconds(20_000_000_000);
+    while slept.count() == before {
+        assert!(clock::now() < late, "it does not look");
         spin();
     }
-    let begun = clock::now();
+    let (begun, before) = (clock::now(), slept.count());
     while clock::now().since(begun).seconds() < 0.1 {
         yield_core();
     }
-    assert!(slept.count() < 10, "it has slept {} times", slept.count());
+    let times = slept.count() - before;
+    assert!(times < 10, "it has slept {times} times");
+}
+
+/// A descriptor that is closed leaves no epoll as long as there is a copy of it, and the port that goes on has one.
+#[test]
+fn a_port_that_goes_on_behind_a_take_over_that_failed_wakes_its_thread_by_one_descriptor() {
+    let (slept, bell) = (Received::none(), eventfd(0, EventfdFlags::NONBLOCK).expect("a descriptor"));
+    let copy = bell.try_clone().expect("a copy");
+    let lasting = Silent(bell, Receive::None, Counters::default());
+    let still = Still(slept.clone(), Counters::default());
+    let (worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(lasting), Box::new(still)]);
+    worker.suspend(vec![0]).recv().expect("it stands still");
+    rustix::io::write(&copy, &1u64.to_ne_bytes()).expect("it is rung");
+    worker.take_up(Vec::new());
+    worker.inherit(0, vec![Box::new(Silent(copy, Receive::End, Counters::default()))]);
+    let before = slept.count();
+    worker.begin();
+    must_sleep(&slept, before);
 }
 
 #[test]

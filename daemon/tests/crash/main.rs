@@ -11,9 +11,11 @@
 //! | a client, standing still | the same; it keeps its place, so that its user's quota refuses another; it goes on when it is let, or was refused because a step of attaching took it too long |
 //! | the daemon, killed | all clients find it; their buffers keep their contents; with a new daemon they are attached and frames flow again; at the end nothing is held of the old one |
 //! | the daemon, standing still | no frame is lost, no session ends |
+//! | one of two daemons of which the one takes over from the other | one of them serves all clients, or nobody does and they find that; which of these stands beside the step (`take_overs.rs`) |
 //!
 //! `cargo test -p conic-daemon --test crash_matrix` goes through all steps once; `... -- --kills 10000` (`make crash`) goes on until so many
-//! processes were killed; `... -- --returned 200 --mib 64` measures how long the memory of clients under load takes to be back. `--seed` chooses how often a step is passed before the one that counts.
+//! processes were killed; `... -- --returned 200 --mib 64` measures how long the memory of clients under load takes to be back, `... -- --take-overs 5` goes
+//! through the steps of a take-over alone, so many times. `--seed` chooses how often a step is passed before the one that counts.
 
 mod matrix;
 mod returned;
@@ -22,6 +24,7 @@ mod served;
 mod stops;
 #[path = "../support/mod.rs"]
 mod support;
+mod take_overs;
 
 use std::process::ExitCode;
 
@@ -30,6 +33,7 @@ use conic_native::clock;
 use matrix::{Clients, Row, Table, attempt_on_a_daemon, steps_of_a_daemon};
 use stops::{Blow, Plan, Step};
 use support::arguments::numbers;
+use take_overs::stop_take_overs;
 
 /// How deep into the repetitions of one step a stop is tried.
 const DEEPEST: u64 = 400;
@@ -42,6 +46,9 @@ const ATTEMPTS: u32 = 20;
 
 /// Of the kills, those of daemons: one in so many.
 const KILLS_FOR_A_DAEMON: u64 = 10;
+
+/// What is said of the steps of a take-over.
+const TAKE_OVERS: &str = "one of two daemons, at";
 
 /// A stop at a step that is passed so often.
 fn plan(random: &mut fastrand::Rng, step: &Step, count: u64, blow: Blow) -> Plan {
@@ -58,6 +65,8 @@ struct Arguments {
     daemons: Option<u64>,
     /// Clients under load to kill, to measure how long their memory takes to come back, and nothing else.
     returned: Option<u64>,
+    /// How often each step of a take-over is tried, and nothing else.
+    take_overs: Option<u64>,
     /// MiB of their regions.
     mebibytes: u64,
     seed: u64,
@@ -66,10 +75,10 @@ struct Arguments {
 impl Arguments {
     /// None where the harness asks for tests of another name.
     fn given() -> Option<Arguments> {
-        let options = ["--kills", "--daemons", "--returned", "--mib", "--seed"];
-        let [kills, daemons, returned, mebibytes, seed] = numbers("crash_matrix", options)?;
+        let options = ["--kills", "--daemons", "--returned", "--take-overs", "--mib", "--seed"];
+        let [kills, daemons, returned, take_overs, mebibytes, seed] = numbers("crash_matrix", options)?;
         let (mebibytes, seed) = (mebibytes.unwrap_or(8), seed.unwrap_or(2026));
-        Some(Arguments { kills, daemons, returned, mebibytes, seed })
+        Some(Arguments { kills, daemons, returned, take_overs, mebibytes, seed })
     }
 }
 
@@ -81,6 +90,10 @@ fn main() -> ExitCode {
     let Some(arguments) = Arguments::given() else { return ExitCode::SUCCESS };
     if let Some(kills) = arguments.returned {
         returned::measure(kills, arguments.mebibytes);
+        return ExitCode::SUCCESS;
+    }
+    if let Some(rounds) = arguments.take_overs {
+        show(TAKE_OVERS, "again", &stop_take_overs(rounds));
         return ExitCode::SUCCESS;
     }
     let begun = clock::now();
@@ -95,16 +108,18 @@ fn main() -> ExitCode {
     }
     let daemons = stop_daemons(&mut random, of_daemons);
     show("the daemon, at", "again", &daemons);
-    let sum = |count: fn(&Row) -> u64| clients.values().chain(daemons.values()).map(count).sum::<u64>();
+    let take_overs = stop_take_overs(1);
+    show(TAKE_OVERS, "again", &take_overs);
+    let rows = || clients.iter().chain(&daemons).chain(&take_overs);
+    let sum = |count: fn(&Row) -> u64| rows().map(|(_, row)| count(row)).sum::<u64>();
     let (kills, stops, missed) = (sum(|row| row.kills), sum(|row| row.stops), sum(|row| row.missed));
-    let steps = clients.len() + daemons.len();
+    let steps = rows().count();
     println!(
         "{steps} steps, {kills} kills, {stops} stops, {missed} not reached; bystanders exchanged {frames} frames beside the clients' and \
          lost none; {:.0} s",
         clock::now().since(begun).seconds()
     );
-    let untried: Vec<&Step> =
-        clients.iter().chain(&daemons).filter(|(_, row)| row.kills == 0).map(|(step, _)| step).collect();
+    let untried: Vec<&Step> = rows().filter(|(_, row)| row.kills == 0).map(|(step, _)| step).collect();
     if !untried.is_empty() || kills < wanted {
         println!("nobody was killed at {untried:?}, or fewer than {wanted} were");
         return ExitCode::FAILURE;

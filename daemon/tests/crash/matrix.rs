@@ -197,7 +197,8 @@ impl Clients {
     }
 }
 
-fn start_daemon(socket: &Path, plan: Option<&Plan>) -> Player {
+/// A daemon that serves, or is to be stopped by a plan.
+pub fn start_daemon(socket: &Path, plan: Option<&Plan>) -> Player {
     let mut daemon = Player::start("daemon", socket, plan.map(Plan::to_text).as_deref());
     // One that is to die early may never be.
     let ready = daemon.is_ready();

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use conic_client::{Buffer, Client, Queue};
-use conic_daemon::{Daemon, Event, Stop};
+use conic_daemon::{Daemon, DaemonError, Event, Log, Stop};
 use conic_nicd::config::{Config, Limits};
 
 use crate::returned;
@@ -38,7 +38,8 @@ pub fn play(arguments: &[String]) -> Option<ExitCode> {
     let stops = Stops::begin(Plan::of_text(plan));
     let done = match part.as_str() {
         "client" => live_as_client(Path::new(socket), &stops),
-        _ => live_as_daemon(Path::new(socket), &stops),
+        "heir" => live_as_daemon(Daemon::adopt, Path::new(socket), &stops),
+        _ => live_as_daemon(Daemon::start, Path::new(socket), &stops),
     };
     for (Step { phase, name, place }, count) in stops.seen() {
         println!("{phase}|{name}|{place}|{count}|kill");
@@ -129,8 +130,11 @@ fn wait_until(what: &str, done: impl FnMut() -> bool) -> Result<(), Failure> {
     try_until(what, done).map(drop).map_err(|why| (1, why))
 }
 
-/// A daemon with one bridge, until its standard input ends.
-fn live_as_daemon(socket: &Path, stops: &Stops) -> Result<(), Failure> {
+/// How a daemon begins.
+type Begin = fn(Config, Stop, Log) -> Result<Daemon, DaemonError>;
+
+/// A daemon with one bridge, until its standard input ends or another has taken over.
+fn live_as_daemon(begin: Begin, socket: &Path, stops: &Stops) -> Result<(), Failure> {
     let failed = |why: String| (1, why);
     stops.enter("daemon");
     let config = Config {
@@ -149,7 +153,7 @@ fn live_as_daemon(socket: &Path, stops: &Stops) -> Result<(), Failure> {
             let _ = tell.send(*microseconds);
         }
     };
-    let daemon = Daemon::start(config, stop.clone(), Box::new(log)).map_err(|error| failed(error.to_string()))?;
+    let daemon = begin(config, stop.clone(), Box::new(log)).map_err(|error| failed(error.to_string()))?;
     let ready = writeln!(std::io::stdout(), "ready").and_then(|()| std::io::stdout().flush());
     ready.map_err(|error| failed(error.to_string()))?;
     let listening = std::thread::spawn(move || {
@@ -157,7 +161,11 @@ fn live_as_daemon(socket: &Path, stops: &Stops) -> Result<(), Failure> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         stop.raise();
     });
-    let ended = daemon.run().map(|_| ()).map_err(|error| failed(error.to_string()));
+    let ended = daemon.run().map_err(|error| failed(error.to_string()))?;
+    if ended.heir.is_some() {
+        // Who listens to this one ends with the process.
+        return Ok(());
+    }
     listening.join().map_err(|_| failed("the thread that listens panicked".to_owned()))?;
     let mut took: Vec<u64> = told.try_iter().collect();
     took.sort_unstable();
@@ -170,5 +178,5 @@ fn live_as_daemon(socket: &Path, stops: &Stops) -> Result<(), Failure> {
             at(990)
         );
     }
-    ended
+    Ok(())
 }

@@ -15,7 +15,8 @@ use crate::support::waiting::wait_until;
 pub struct Player {
     child: Child,
     output: BufReader<ChildStdout>,
-    ended: bool,
+    /// How it ended, which the system says once.
+    ended: Option<Fate>,
 }
 
 /// What became of a process.
@@ -44,13 +45,13 @@ impl Player {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("this program starts");
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
-        Player { child, output, ended: false }
+        Player { child, output, ended: None }
     }
 
-    /// Waits until it has said so much as a line; whether it did.
+    /// Waits until it says that it is ready, or else; whether it did.
     pub fn is_ready(&mut self) -> bool {
         let mut line = String::new();
-        self.output.read_line(&mut line).is_ok_and(|count| count > 0)
+        self.output.read_line(&mut line).is_ok() && line == "ready\n"
     }
 
     fn pid(&self) -> Pid {
@@ -59,10 +60,13 @@ impl Player {
 
     /// What has become of it, if anything has.
     pub fn fate(&mut self, wait: bool) -> Option<Fate> {
+        if self.ended.is_some() {
+            return self.ended;
+        }
         let options = if wait { WaitOptions::UNTRACED } else { WaitOptions::UNTRACED | WaitOptions::NOHANG };
         let (_, status) = waitpid(Some(self.pid()), options).expect("it is a child")?;
         let fate = fate_of(status);
-        self.ended = fate != Fate::Stopped;
+        self.ended = (fate != Fate::Stopped).then_some(fate);
         Some(fate)
     }
 
@@ -108,7 +112,7 @@ impl Player {
 
 impl Drop for Player {
     fn drop(&mut self) {
-        if !self.ended {
+        if self.ended.is_none() {
             // It may have ended by itself.
             let _ = self.child.kill();
             let _ = self.child.wait();

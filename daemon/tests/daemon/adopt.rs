@@ -1,12 +1,13 @@
 //! A daemon takes over from another, and its clients notice nothing.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::heir::{ADOPT, Heir};
 use crate::served::Served;
 use crate::spoken::{greeted, hear, hear_message, hello, say, wish};
 use crate::waiting::wait_until;
@@ -140,6 +141,93 @@ fn a_take_over_that_fails_changes_nothing() {
     served.end();
 }
 
+/// Steps loops until each has got so many frames more.
+fn flow(loops: &mut [Loop], more: u64) {
+    let target: Vec<u64> = loops.iter().map(|one| one.received + more).collect();
+    wait_until("frames flow", || {
+        loops.iter_mut().for_each(Loop::step);
+        loops.iter().zip(&target).all(|(one, &target)| one.received >= target)
+    });
+}
+
+fn loops(queues: Vec<Queue>) -> Vec<Loop> {
+    queues.into_iter().map(|queue| Loop { queue, sent: 0, received: 0 }).collect()
+}
+
+#[test]
+fn one_that_dies_with_everything_in_its_hands_costs_no_session_and_no_frame() {
+    for threads in [1, 2] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("nic.sock");
+        let mut config = config(&socket, NetworkMode::Loopback);
+        config.networks[0].threads = threads;
+        let mut served = Served::start(config);
+        let clients = [(); 3].map(|()| attach(&socket, 2));
+        let (clients, queues): (Vec<Client>, Vec<Vec<Queue>>) = clients.into_iter().unzip();
+        let mut loops = loops(queues.into_iter().flatten().collect());
+        for round in 1..=5 {
+            flow(&mut loops, 500);
+            let heir = Heir::of(&socket, &[]);
+            // Frames that nobody takes.
+            (0..100).for_each(|_| loops.iter_mut().for_each(Loop::step));
+            let stood: Vec<u64> = loops.iter().map(|one| one.received).collect();
+            (0..100).for_each(|_| loops.iter_mut().for_each(Loop::step));
+            assert_eq!(loops.iter().map(|one| one.received).collect::<Vec<u64>>(), stood, "somebody serves");
+            drop(heir);
+            flow(&mut loops, 500);
+            for client in &clients {
+                assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+            }
+            // Who comes now is let in, and leaves again.
+            drop(attach(&socket, 1));
+            // Sometimes behind a failure, and sometimes behind one that was none.
+            if round % 2 == 0 {
+                let clients: Vec<&Client> = clients.iter().collect();
+                served =
+                    served.taken_over_with_others(round, &clients, 0..=1, || loops.iter_mut().for_each(Loop::step));
+            }
+        }
+        flow(&mut loops, 500);
+        served.end();
+    }
+}
+
+#[test]
+fn who_does_not_say_in_time_that_all_is_its_own_can_say_so_no_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let served = Served::start(config(&socket, NetworkMode::Loopback));
+    let (client, queues) = attach(&socket, 1);
+    let mut loops = loops(queues);
+    flow(&mut loops, 500);
+    let begun = clock::now();
+    let heir = Heir::of(&socket, &[]);
+    flow(&mut loops, 500);
+    let took = clock::now().since(begun).seconds();
+    assert!((1.9..6.0).contains(&took), "it waited for {took} s");
+    // Two would serve.
+    assert!(!heir.takes_all());
+    flow(&mut loops, 500);
+    assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0));
+    served.taken_over(1, &[&client], || loops.iter_mut().for_each(Loop::step)).end();
+}
+
+#[test]
+fn another_word_than_that_all_is_its_own_gives_nothing_to_anybody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let served = Served::start(config(&socket, NetworkMode::Loopback));
+    let (client, queues) = attach(&socket, 1);
+    let mut loops = loops(queues);
+    flow(&mut loops, 500);
+    let heir = Heir::of(&socket, &[]);
+    heir.say(r#""begun""#);
+    flow(&mut loops, 500);
+    assert!(!heir.takes_all());
+    assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0));
+    served.end();
+}
+
 #[test]
 fn as_many_flows_are_pinned_behind_a_take_over_as_before() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -176,8 +264,7 @@ fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     say(&client, &wish(1));
     hear(&client);
     let (holds_it_up, heir) = (greeted(&socket), greeted(&socket));
-    // The number that stands in `daemon/src/server/adopt.rs`.
-    let adopt = Message::Query(r#"{"ask":"adopt","version":14}"#.to_owned());
+    let adopt = Message::Query(ADOPT.to_owned());
     say(&holds_it_up, &adopt);
     // While it waits for that one's word it hears nobody: the two that follow are heard at one moment.
     hear(&holds_it_up);
@@ -187,6 +274,9 @@ fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     // What it has beside clients, the client, its bell.
     let [_, mut passed, _] = [hear(&heir), hear(&heir), hear(&heir)];
     say(&heir, &Message::Part { descriptors: 0, text: r#"{"ready":[]}"#.to_owned() });
+    // Where the client's queue stood, and that this was all.
+    let _ = [hear(&heir), hear(&heir)];
+    say(&heir, &Message::Part { descriptors: 0, text: r#""mine""#.to_owned() });
     served.given_over();
     let channel = Channel::of_descriptor(passed.descriptors.swap_remove(1));
     let heard = hear(&channel);
@@ -266,6 +356,13 @@ fn who_may_connect_is_what_the_one_that_takes_over_says() {
         let permissions = std::fs::metadata(&socket).expect("it is there").permissions();
         assert_eq!(permissions.mode() & 0o777, mode, "round {round}");
     }
+    // One that fails behind that has changed nothing.
+    let heir = Heir::of(&socket, &[]);
+    std::fs::set_permissions(&socket, Permissions::from_mode(0o666)).expect("it is this user's");
+    drop(heir);
+    let operator = Operator::connect(&socket, Duration::from_secs(5)).expect("it listens");
+    assert!(operator.ask(r#"{"ask":"list"}"#).is_ok(), "who is answered is answered behind it");
+    assert_eq!(std::fs::metadata(&socket).expect("it is there").permissions().mode() & 0o777, 0o660);
     served.end();
 }
 
@@ -312,6 +409,33 @@ fn reaches(clients: &mut [(Client, Queue)], from: usize, to: usize) {
     wait_until("the frame comes", || clients[to].1.receive(&mut Vec::new(), 1) == 1);
     let got = |(_, queue): &mut (Client, Queue)| queue.receive(&mut Vec::new(), 1);
     assert_eq!(clients.iter_mut().map(got).sum::<usize>(), 0, "somebody else got it too");
+}
+
+/// A place that is free is another's when the old one takes up again what it has left.
+#[test]
+fn frames_find_their_clients_behind_a_take_over_that_failed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let served = Served::start(config(&socket, NetworkMode::Bridge));
+    let mut clients: Vec<(Client, Queue)> = ["first", "second", "third"].map(|name| named(&socket, name)).into();
+    drop(clients.remove(1));
+    let sessions = || {
+        let operator = Operator::connect(&socket, Duration::from_secs(5)).expect("it listens");
+        operator.ask(r#"{"ask":"list"}"#).expect("it answers").matches("\"session\":").count()
+    };
+    wait_until("it is gone", || sessions() == 2);
+    drop(Heir::of(&socket, &[]));
+    for _ in 0..2 {
+        let to = clients[1].0.mac();
+        let mut frame = clients[0].1.allocate(60).expect("a buffer");
+        frame.write(0, &[to, clients[0].0.mac()].concat());
+        assert_eq!(clients[0].1.transmit(&mut vec![frame]), 1);
+        wait_until("the frame comes", || clients[1].1.receive(&mut Vec::new(), 1) == 1);
+        clients.reverse();
+    }
+    // Nobody else has it, and whoever is gone is gone.
+    assert_eq!(sessions(), 2);
+    served.end();
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::heir::Heir;
 use crate::served::Served;
 use crate::station::{Numbered, STATION, alone, can_serve, config, pair, pair_of_queues, run, station};
 use crate::waiting::{try_until, wait_until};
@@ -267,6 +268,11 @@ fn frames_go_on_across_take_overs<P: Port>(spec: &str, folder: &Path, in_order: 
     let (mut served, client, queue) = served_on(folder, spec);
     let mut exchange = Exchange::new(folder.join("nic.sock"), peer(), queue, in_order);
     for round in 1..=5 {
+        exchange.go_on(500);
+        // The first one dies with the port and all else in its hands.
+        let heir = Heir::of(&folder.join("nic.sock"), &[0]);
+        (0..20).for_each(|_| _ = exchange.step(true));
+        drop(heir);
         exchange.go_on(500);
         served = served.taken_over(round, &[&client], || exchange.go_on(0));
     }

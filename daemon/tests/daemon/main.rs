@@ -27,6 +27,8 @@ mod promiscuous;
 mod spread;
 mod threads;
 
+#[path = "../support/heir.rs"]
+mod heir;
 #[path = "../support/served.rs"]
 mod served;
 #[path = "../support/spoken.rs"]

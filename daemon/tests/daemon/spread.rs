@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::heir::Heir;
 use crate::served::Served;
 use crate::station::{alone, can_serve, config, pair_of_queues, run, station};
 use crate::waiting::wait_until;
@@ -296,6 +297,11 @@ fn begin(folder: &Path, spec: &str, other: impl FnOnce() -> Box<dyn Port>) -> (S
 fn take_over(mut served: Served, mut exchange: Exchange) {
     let clients: Vec<Client> = exchange.clients.iter().map(|(_, queue)| queue.client()).collect();
     for (round, threads) in [1, 2, 3, 1, 3, 2].into_iter().enumerate() {
+        // The first one dies with the port and all else in its hands.
+        let heir = Heir::of(served.socket(), &[0]);
+        (0..20).for_each(|_| exchange.step());
+        drop(heir);
+        exchange.more(30);
         served = served.with(|config| config.networks[0].threads = threads);
         served = served.taken_over(round as u32, &clients.iter().collect::<Vec<_>>(), || exchange.step());
         exchange.more(30);

@@ -1,6 +1,7 @@
 //! A daemon in a thread of the test, that one daemon after the other takes over from.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::thread::JoinHandle;
 
 use conic_client::{Client, Link};
@@ -21,6 +22,12 @@ impl Served {
         let stop = Stop::new().expect("a descriptor");
         let daemon = Daemon::start(config.clone(), stop.clone(), Box::new(|_| {})).expect("it starts");
         Served { config, stop, thread: std::thread::spawn(move || daemon.run()) }
+    }
+
+    /// Where it listens.
+    #[allow(dead_code, reason = "not every test program must be told")]
+    pub fn socket(&self) -> &Path {
+        &self.config.socket
     }
 
     /// The one that takes over next is another in this.

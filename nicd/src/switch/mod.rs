@@ -92,7 +92,7 @@ use fdb::Fdb;
 use member::Member;
 use mirror::Mirrored;
 use pinned::PinnedFlows;
-use port::PortEnd;
+use port::{Bequeathed, PortEnd};
 
 /// Frames that are taken from one queue or port at a time.
 pub(crate) const BURST: usize = 32;
@@ -172,7 +172,7 @@ pub struct Switch<C> {
     members: Vec<Option<Member<C>>>,
     ports: Vec<PortEnd>,
     /// Queues that somebody else goes on with, and nobody uses here.
-    bequeathed: Vec<Box<dyn Port>>,
+    bequeathed: Vec<Bequeathed>,
     /// Queues from which no more will come, by port and queue, until whoever sleeps on them has been told.
     finished: Vec<(usize, usize)>,
     table: Table,
@@ -310,6 +310,14 @@ impl<C: Core> Switch<C> {
         }
         self.dirty.clear();
         self.members.drain(..).flatten().filter_map(Member::suspend).collect()
+    }
+
+    /// Forgets where clients were that it has stopped serving, behind [`Switch::suspend`]: nobody else has gone on with them, and they are
+    /// resumed here.
+    pub fn take_up(&mut self) {
+        self.drowsy.clear();
+        self.table.forget_clients();
+        self.rewire();
     }
 
     /// Limits what a client sends from here on, or does not.

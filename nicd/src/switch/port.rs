@@ -47,6 +47,13 @@ pub(super) struct PortEnd {
     pub is_gone: bool,
 }
 
+/// Queues of a port that somebody else may go on with, and for each whether no more would come from it.
+pub(super) struct Bequeathed {
+    port: usize,
+    queues: Vec<Box<dyn Port>>,
+    ended: Vec<bool>,
+}
+
 /// What a port is and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortReport {
@@ -164,16 +171,33 @@ impl<C: Core> Switch<C> {
     }
 
     /// Stops using the queues that it has of a port of the network; what they give to whoever goes on with them, or nothing if one of them cannot. They
-    /// are dropped with this switch: a device that cannot be passed is free then, and closing it may take long.
+    /// are kept until nobody can come back to them, and dropped with this switch: a device that cannot be passed is free then, and closing it may take long.
     pub fn bequeath(&mut self, port: usize) -> Vec<Legacy> {
         let Some(index) = self.port_of(port) else { return Vec::new() };
         self.pass_forwarding_on(index);
         let end = &mut self.ports[index];
         let mut queues = std::mem::take(&mut end.queues);
-        end.ended.clear();
+        let ended = std::mem::take(&mut end.ended);
         let legacies = queues.iter_mut().map(|queue| queue.bequeath()).collect::<Option<_>>().unwrap_or_default();
-        self.bequeathed.append(&mut queues);
+        self.bequeathed.push(Bequeathed { port, queues, ended });
         legacies
+    }
+
+    /// Goes on with the queues of a port that have given nothing to anybody, behind [`Switch::bequeath`]: nobody else has gone on with them.
+    pub fn take_back(&mut self, port: usize) {
+        let Some(index) = self.port_of(port) else { return };
+        let Some(place) = self.bequeathed.iter().position(|one| one.port == port) else { return };
+        let Bequeathed { queues, ended, .. } = self.bequeathed.swap_remove(place);
+        let end = &mut self.ports[index];
+        (end.queues, end.ended) = (queues, ended);
+        self.enter_forwarding(index);
+        self.rewire();
+    }
+
+    /// The queues of a port that have given what others go on with, for the caller to close.
+    pub fn take_bequeathed(&mut self, port: usize) -> Vec<Box<dyn Port>> {
+        let place = self.bequeathed.iter().position(|one| one.port == port);
+        place.map(|place| self.bequeathed.swap_remove(place).queues).unwrap_or_default()
     }
 
     /// Begins with the queues of its part of a port of the network, which another switch has stopped using.

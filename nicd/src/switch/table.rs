@@ -266,6 +266,17 @@ impl Table {
         self.crowded.retain(|(_, at)| *at != place);
     }
 
+    /// Forgets all clients: others have their places from here on.
+    pub(super) fn forget_clients(&mut self) {
+        self.version += 1;
+        for entry in self.sets.iter_mut().flatten() {
+            if entry.is_some_and(|entry| matches!(entry.place, Place::Client(_))) {
+                *entry = None;
+            }
+        }
+        self.crowded.retain(|(_, at)| !matches!(at, Place::Client(_)));
+    }
+
     /// Every station with its place, those not seen for too long left out.
     pub fn stations(&self, now: Time) -> Vec<(Station, Place)> {
         let entries = self.sets.iter().flatten().flatten();

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::super::{Daemon, DaemonError, system};
-use super::{Link, cannot};
+use super::cannot;
+use super::link::Link;
 use crate::connection::{Connection, Step, Unsaid};
 
 /// What an operator is told whose port is being opened or closed.

@@ -13,7 +13,8 @@ use serde_json::json;
 use super::super::kept::Kept;
 use super::super::region::Taken;
 use super::super::{Daemon, DaemonError, system};
-use super::{Link, cannot};
+use super::cannot;
+use super::link::Link;
 
 /// What is said of a region; with it come region, process, bell and, where not all was read by it, the connection. And of a connection
 /// alone, which comes with it.

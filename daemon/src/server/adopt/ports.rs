@@ -15,8 +15,9 @@ use super::super::mirror::Asked;
 use super::super::network::{NetworkPort, go_on};
 use super::super::ports::MISTAKE;
 use super::super::region::{aside, unless_it_panics};
+use super::Last;
 use super::circuits::passed_end;
-use super::{Last, Link};
+use super::link::Link;
 use crate::event::Event;
 use crate::order::News;
 

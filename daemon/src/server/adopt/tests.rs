@@ -1,11 +1,11 @@
 //! What two daemons say to each other is what their number stands for, and what the old one had begun or counted goes on.
 
-use conic_client::{AttachError, Client, Link, Operator, Options, Queue};
+use conic_client::{AttachError, Client, Link as ClientLink, Operator, Options, Queue};
 use conic_control::{Attach, Attached, Reason};
 use conic_interface::metadata::Offloads;
 use conic_nicd::config::{Config, Limits, NetworkConfig, PortConfig};
 use conic_nicd::switch::{Circuit, PassedEnd, Pin, RateLimit};
-use serde_json::to_string;
+use serde_json::{Value, to_string};
 
 use super::guests::{Guest, Stands};
 use super::kept::Remainder;
@@ -87,7 +87,7 @@ fn the_words_are_those_of_the_number() {
         r#"{"user":24,"clients":1,"queues":25,"bytes":4096}"#,
     ];
     assert_eq!(said.map(|text| text.expect("it can be said")), words);
-    assert_eq!(TAKING_OVER, 14);
+    assert_eq!((TAKING_OVER, MINE), (14, "mine"));
 }
 
 /// A daemon of such a configuration, which another is to take over from.
@@ -314,7 +314,7 @@ fn clients_that_rely_on_fences_are_not_taken_over_by_who_has_none() {
     };
     let why = take_over(false).expect_err("it has none").to_string();
     assert!(why.contains("membarrier"), "{why}");
-    assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0));
+    assert_eq!((client.maintain(), client.reconnects()), (ClientLink::Up, 0));
     take_over(true).expect("it has");
     assert!(matches!(old.join(), Ok(Ok(_))), "the old one ended");
     // The next one is told the same.
