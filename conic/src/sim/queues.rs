@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use conic_chart::{Align, Column, Table, TerminalStyle};
 use conic_sim::machine::Machine;
-use conic_sim::machine::queues::QueueReport;
 use conic_sim::machine::window::Window;
 use conic_sim::probe::counters::{Counters, Named, SnoopFilterCounters};
+use conic_sim::probe::queues::QueueReport;
 use conic_study::simulated::Observer;
 use serde::Serialize;
 
