@@ -248,3 +248,29 @@ fn programmed_io_that_cannot_be_is_refused_with_what_to_do() {
         assert!(error.contains(says), "{arguments}: {error}");
     }
 }
+
+#[test]
+fn queues_are_shown_and_littles_law_holds_for_each() {
+    for (arguments, kinds) in [
+        ("sim cxl --packets 64", ["link", "requests in flight", "memory channel"]),
+        ("sim cxl --platform bf3 --packets 64", ["PCIe", "DMA packets", "root port"]),
+        ("sim pio receive --bytes 1500 --count 20", ["link", "directory slice", "transactions of a cache unit"]),
+        ("sim pio transmit --count 20", ["link", "store buffer", "transactions of a directory unit"]),
+        ("sim pio call --count 20", ["link", "recalls", "lines asked for"]),
+    ] {
+        let (plain, mut report) =
+            (json(&format!("{arguments} --json"), 0), json(&format!("{arguments} --queues --json"), 0));
+        let probes = report.as_object_mut().expect("an object").remove("probes").expect("it was asked for");
+        assert_eq!(report, plain, "{arguments}: who looks changes nothing");
+        let queues = probes["queues"].as_array().expect("a list of queues");
+        assert!(queues.iter().all(|queue| queue["littles_law_holds"] == true), "{arguments}");
+        let text = conic(&format!("{arguments} --queues"));
+        let text = String::from_utf8(text.stdout).expect("it is text");
+        assert!(text.contains(&format!("Little's law holds for all {} queues", queues.len())), "{text}");
+        for kind in kinds {
+            let used = queues.iter().filter(|queue| queue["queue"] == kind);
+            assert!(used.map(|queue| number(&queue["arrivals"])).sum::<f64>() > 0.0, "{arguments}: {kind}");
+            assert!(text.contains(kind), "{kind}: {text}");
+        }
+    }
+}

@@ -67,6 +67,7 @@ use crate::memory::Memory;
 use crate::parameters::{NodeParameters, Parameters};
 use crate::pcie::PcieLink;
 use crate::probe::counters::AgentAccesses;
+use crate::probe::queues::Queues;
 use crate::protocol::home::{Action, Active, Choices};
 use crate::protocol::{ToCore, ToHome, Version};
 use slab::Slab;
@@ -79,7 +80,7 @@ use line::lines_of;
 pub(crate) use line::{COMPLETING, LineRecord, MOST_TIME};
 use pcie::{Past, PcieEvent, RootPort};
 use places::Places;
-use queues::Queues;
+use queues::Queue;
 use recorder::Recorder;
 use slices::{Rejected, Slices};
 use tags::Tags;
@@ -225,7 +226,7 @@ pub struct Machine {
     /// Writes down what happens, where somebody wants to see it.
     pub(crate) recorder: Option<Box<Recorder>>,
     /// The probes of the queues, where somebody wants to see them.
-    queues: Option<Box<Queues>>,
+    queues: Option<Box<Queues<Queue>>>,
     looked: Option<Box<Looked>>,
     /// What each line is to the cores; empty if all are cached memory.
     kinds: Vec<Kind>,

@@ -7,6 +7,7 @@ pub mod occupancy;
 mod packet;
 pub mod perfetto;
 pub mod queue;
+pub mod queues;
 mod record;
 #[cfg(test)]
 mod sample;

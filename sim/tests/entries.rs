@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords, Time};
-use conic_sim::machine::queues::QueueReport;
+use conic_sim::probe::queues::QueueReport;
 use conic_sim::{Options, Parameters, Role, Simulation};
 
 /// A platform with one slice a node and so many entries, without prefetchers, and with memory and look-ups that nobody waits for.

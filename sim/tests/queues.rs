@@ -4,9 +4,10 @@ use crate::common;
 use std::collections::BTreeSet;
 
 use conic_fabric::{Address, Core, Device, Home, Layout, Line, MemoryType, StateHint, SynchronisingWords, Time};
-use conic_sim::machine::queues::{KINDS, Miscount, QueueReport};
+use conic_sim::machine::queues::KINDS;
 use conic_sim::parameters::{EngineParameters, SnoopFilterParameters};
 use conic_sim::probe::counters::AgentAccesses;
+use conic_sim::probe::queues::{Miscount, QueueReport};
 use conic_sim::{Options, Parameters, Role, SimCore, SimDevice, Simulation};
 
 const HINT: StateHint = StateHint::NonCacheablePush;

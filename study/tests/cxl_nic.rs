@@ -6,17 +6,18 @@ use std::collections::BTreeMap;
 use conic_fabric::{StateHint, Time};
 use conic_interface::cxl::{Requests, Signal};
 use conic_sim::Failure;
-use conic_sim::cxl::CxlParameters;
+use conic_sim::cxl::{CxlParameters, Machine, Mistake};
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::percentile;
 use conic_study::comparison::{Figure, Role, compare, parse};
 use conic_study::cxl_nic::advise::{Advice, Goal, NoAdvice, Question, Trial, advise, reference};
 use conic_study::cxl_nic::guesses::{ORDERINGS, headlines, orderings};
-use conic_study::cxl_nic::loopback::{Design, Loopback, around, loopback};
+use conic_study::cxl_nic::loopback::{Design, Loopback, LoopbackOutcome, around, loopback, observed_loopback};
 use conic_study::cxl_nic::serving::{Server, Serving, serve};
 use conic_study::cxl_nic::throughput::{Flow, Throughput, receive, transmit};
 use conic_study::cxl_nic::{Asked, EXPERIMENTS, Machines, ccnic, findings, layout, optimal};
 use conic_study::experiment::{Effort, Findings, Value};
+use conic_study::simulated::Observer;
 
 fn machine(name: &str) -> CxlParameters {
     Platform::<CxlParameters>::load_as(name).expect("a platform that comes with the simulator").parameters().clone()
@@ -90,12 +91,32 @@ fn packets_come_back_in_every_design() {
     }
     for design in designs {
         for bytes in [64, 200, 1500] {
-            let outcome = loopback(&question(design, bytes)).unwrap_or_else(|failure| panic!("{design:?}: {failure}"));
+            let outcome = checked(&question(design, bytes)).unwrap_or_else(|failure| panic!("{design:?}: {failure}"));
             assert_eq!(outcome.latencies.len(), 100);
         }
     }
     let pcie = Loopback { machine: machine("bf3"), ..question(Design::pcie(), 1500) };
-    assert_eq!(loopback(&pcie).expect("it ends").latencies.len(), 100);
+    assert_eq!(checked(&pcie).expect("it ends").latencies.len(), 100);
+}
+
+/// A run at whose every transition the machine is checked, with a mistake in it, if one is planted.
+struct Checking(Option<Mistake>);
+
+impl Observer<Machine> for Checking {
+    fn begins(&mut self, machine: &mut Machine) {
+        machine.check();
+        self.0.into_iter().for_each(|mistake| machine.plant(mistake));
+    }
+}
+
+fn checked(question: &Loopback) -> Result<LoopbackOutcome, Failure> {
+    observed_loopback(question, &mut Checking(None))
+}
+
+#[test]
+#[should_panic(expected = "the host has no copy, and a cache has the line")]
+fn a_mistake_of_the_machine_ends_a_checked_run_of_packets() {
+    let _ = observed_loopback(&question(Design::combination(0), 200), &mut Checking(Some(Mistake::KeepsLine)));
 }
 
 #[test]

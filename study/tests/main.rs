@@ -6,6 +6,7 @@
 //! | `pcie`, `behind_chip`, `stores`, `cni`, `cni_window`, `cxl_nic`, `cxl_pressure`, `enzian`, `enzian_pcie`, `host_network` | what the modelled machines answer, each with its interfaces and applications |
 //! | `switches_copying`, `switches_forwarding`, `switches_serving` | what goes beyond the paper |
 //! | `bursts`, `few_packets`, `open_loop`, `recorded`, `shortcuts`, `stalled_peer`, `warm_up` | how a run on a modelled machine is measured, and what is written down of it |
+//! | `predictions` | key results that change knowingly alone, and hardly with the seed |
 //! | `common` | answers by formulas, and a setting to ask them in |
 
 mod behind_chip;
@@ -24,6 +25,7 @@ mod isolation;
 mod kept;
 mod open_loop;
 mod pcie;
+mod predictions;
 mod recorded;
 mod report;
 mod shortcuts;

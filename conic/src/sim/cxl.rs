@@ -11,12 +11,15 @@ use conic_sim::cxl::{Counters, CxlParameters};
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::percentile;
 use conic_study::cxl_nic::advise::described;
-use conic_study::cxl_nic::loopback::{Attachment, Design, Loopback, LoopbackOutcome, around, loopback};
+use conic_study::cxl_nic::loopback::{
+    Attachment, Design, Loopback, LoopbackOutcome, around, loopback, observed_loopback,
+};
 use conic_study::cxl_nic::throughput::{Flow, Throughput, receive, transmit};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::design::DesignQuestion;
+use super::queues::{Watched, Watching, print_watched};
 use super::{PlatformReport, elsewhere, print_guesses};
 use crate::bench::common::{mpps, nanoseconds, three_digits};
 use crate::bench::failure::{Failure, print_json};
@@ -47,6 +50,9 @@ pub struct Options {
     /// that is more, up to 10000]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
     packets: Option<u64>,
+    /// Show how full each of the machine's queues was while the loopback was measured
+    #[arg(long)]
+    queues: bool,
     /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
     #[arg(long)]
     pub json: bool,
@@ -60,6 +66,7 @@ const EXAMPLES: &str = "Examples:
   conic sim cxl --batch 16 --rings 4               higher rates, over four rings
   conic sim cxl --platform cxl-asic --set link.crossing=30ns
   conic sim cxl --platform bf3                     DMA and doorbells, for comparison
+  conic sim cxl --rate 5 --queues                  where packets wait, and for how long
   conic sim cxl --json                             for a program
 
 A design is a choice for each step and structure: --choose names one after the other, by the names and choices that the output shows; what \
@@ -113,6 +120,9 @@ struct Report {
     highest_to_host: Highest,
     /// From the host to the device, alone.
     highest_from_host: Highest,
+    /// How full the queues were in the loopback, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probes: Option<Watched>,
 }
 
 /// Asks, and says what is found.
@@ -125,7 +135,12 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     options.check_rings(&platform)?;
     let question = options.loopback(&platform)?;
     let stopped = |failure| Failure::failed(format!("the modelled machine stopped: {failure}"));
-    let outcome = loopback(&question).map_err(stopped)?;
+    let mut watching = Watching::default();
+    let outcome = match options.queues {
+        true => observed_loopback(&question, &mut watching),
+        false => loopback(&question),
+    }
+    .map_err(stopped)?;
     let (warm, counting) = (around(&question.design, question.bytes), options.counting());
     let one_way = Throughput {
         machine: question.machine.clone(),
@@ -134,7 +149,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         packets: (warm.max(counting / 2), counting),
     };
     let flows = [receive(&one_way).map_err(stopped)?, transmit(&one_way).map_err(stopped)?];
-    let report = options.report(&platform, &question.design, &outcome, flows);
+    let report = Report { probes: watching.seen(), ..options.report(&platform, &question.design, &outcome, flows) };
     if options.json {
         print_json(&report)?;
     } else {
@@ -236,6 +251,7 @@ impl Options {
             messages_per_packet: a_packet(&outcome.counters, packets - 1),
             highest_to_host,
             highest_from_host,
+            probes: None,
         }
     }
 }
@@ -283,6 +299,9 @@ fn print(report: &Report, design: &Design) {
     print!("{}", table(report).draw(TerminalStyle::default()));
     if report.offered_mpps.is_none() && design.attachment == Attachment::Cxl {
         println!("  at rest the device asks for packets to transmit until there is one: that is among the loopback's");
+    }
+    if let Some(seen) = &report.probes {
+        print_watched(seen, &conic_sim::cxl::queues::KINDS, ("a packet", report.packets));
     }
     print_guesses(platform);
 }

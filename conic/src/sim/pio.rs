@@ -8,12 +8,13 @@ use conic_fabric::Time;
 use conic_sim::eci::EciParameters;
 use conic_sim::parameters::TimerParameters;
 use conic_sim::platform::Platform;
-use conic_study::coherent_pio::exchange::{Calls, CallsOutcome, calls};
-use conic_study::coherent_pio::frames::{Arrives, Frames, receive, transmit};
+use conic_study::coherent_pio::exchange::{Calls, CallsOutcome, calls, observed_calls};
+use conic_study::coherent_pio::frames::{Arrives, Frames, observed_receive, observed_transmit, receive, transmit};
 use conic_study::coherent_pio::percentile;
 use serde::Serialize;
 
 use super::lines::{CallQuestion, FrameQuestion, LinesQuestion, Returns, frames, wait};
+use super::queues::{Watched, Watching, print_watched};
 use super::{PlatformReport, elsewhere, print_guesses};
 use crate::bench::common::{nanoseconds, three_digits};
 use crate::bench::failure::{Failure, print_json};
@@ -84,6 +85,9 @@ struct Common {
     /// How many are measured, after 16 that are not [default: 400, or 8200 with --tick]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     count: Option<u64>,
+    /// Show how full each of the machine's queues was while it was measured
+    #[arg(long)]
+    queues: bool,
     /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
     #[arg(long)]
     json: bool,
@@ -218,6 +222,9 @@ struct Report {
     calling: Option<Calling>,
     /// From when until when a latency is.
     timed: &'static str,
+    /// How full the queues were, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probes: Option<Watched>,
 }
 
 /// Asks, and says what is found.
@@ -301,6 +308,7 @@ impl Common {
             latency_ns: Percentiles::of(latencies),
             calling: None,
             timed,
+            probes: None,
         }
     }
 }
@@ -317,11 +325,16 @@ impl Receive {
         let Receive { common, frame, prefetch, after } = self;
         let platform = common.platform()?;
         let question = Frames { prefetch: *prefetch, ..asked(common, frame, &platform)? };
-        let latencies = receive(&question, after.map_or(Arrives::Looped, Arrives::After)).map_err(stopped)?;
+        let (mut watching, arrives) = (Watching::default(), after.map_or(Arrives::Looped, Arrives::After));
+        let latencies = match common.queues {
+            true => observed_receive(&question, arrives, &mut watching),
+            false => receive(&question, arrives),
+        }
+        .map_err(stopped)?;
         let what = ("receive", "from a frame's last beat at the port until the CPU has it");
         let after_ns = after.map(in_nanoseconds);
         let report = common.report(what, &platform, &question, frame.seed, &latencies);
-        Ok(Report { prefetch: Some(*prefetch), after_ns, ..report })
+        Ok(Report { prefetch: Some(*prefetch), after_ns, probes: watching.seen(), ..report })
     }
 }
 
@@ -330,10 +343,15 @@ impl Transmit {
         let Transmit { common, frame, returns } = self;
         let platform = common.platform()?;
         let question = Frames { exclusive: *returns == Returns::Exclusive, ..asked(common, frame, &platform)? };
-        let latencies = transmit(&question).map_err(stopped)?;
+        let mut watching = Watching::default();
+        let latencies = match common.queues {
+            true => observed_transmit(&question, &mut watching),
+            false => transmit(&question),
+        }
+        .map_err(stopped)?;
         let what = ("transmit", "from the CPU's registers to a frame's last beat at the port");
         let report = common.report(what, &platform, &question, frame.seed, &latencies);
-        Ok(Report { returns: Some(returns.name()), ..report })
+        Ok(Report { returns: Some(returns.name()), probes: watching.seen(), ..report })
     }
 }
 
@@ -346,7 +364,12 @@ impl Call {
         // Where there are several lines.
         let longer = question.prefetch;
         question.prefetch &= !one_by_one;
-        let outcome = calls(&question).map_err(stopped)?;
+        let mut watching = Watching::default();
+        let outcome = match common.queues {
+            true => observed_calls(&question, &mut watching),
+            false => calls(&question),
+        }
+        .map_err(stopped)?;
         Ok(Report {
             schema: "conic.sim.pio/1",
             what: "call",
@@ -361,6 +384,7 @@ impl Call {
             latency_ns: Percentiles::of(&outcome.latencies),
             calling: Some(Calling::of(&outcome, call)),
             timed: "from before a request is written until its response was read",
+            probes: watching.seen(),
         })
     }
 }
@@ -416,6 +440,10 @@ fn print(report: &Report) {
         if calling.try_agains > 0 {
             println!("             the CPU was told to try again {} times", calling.try_agains);
         }
+    }
+    if let Some(seen) = &report.probes {
+        let each = if calling.is_some() { "a call" } else { "a frame" };
+        print_watched(seen, &conic_sim::eci::queues::KINDS, (each, report.count as u64));
     }
     println!();
     print_guesses(platform);

@@ -1,12 +1,13 @@
-//! `conic sim --queues`: how full the machine's queues were, and what each of its parts did.
+//! `--queues` of `conic sim`, `conic sim cxl` and `conic sim pio`: how full a machine's queues were, and what the parts of a host of two
+//! nodes did.
 
 use std::collections::BTreeMap;
 
 use conic_chart::{Align, Column, Table, TerminalStyle};
 use conic_sim::machine::Machine;
-use conic_sim::machine::queues::QueueReport;
 use conic_sim::machine::window::Window;
 use conic_sim::probe::counters::{Counters, Named, SnoopFilterCounters};
+use conic_sim::probe::queues::QueueReport;
 use conic_study::simulated::Observer;
 use serde::Serialize;
 
@@ -26,6 +27,41 @@ impl Observer for Looking {
     }
     fn ends(&mut self, machine: &mut Machine) {
         self.0 = machine.window().cloned();
+    }
+}
+
+/// Looks at the queues of a run on a machine with a CXL device, or on one over ECI.
+#[derive(Debug, Default)]
+pub struct Watching(Option<Vec<QueueReport>>);
+
+impl Observer<conic_sim::cxl::Machine> for Watching {
+    fn begins(&mut self, machine: &mut conic_sim::cxl::Machine) {
+        machine.probe_queues();
+    }
+    fn ends(&mut self, machine: &mut conic_sim::cxl::Machine) {
+        self.0 = Some(machine.queue_reports());
+    }
+}
+
+impl Observer<conic_sim::eci::Machine> for Watching {
+    fn begins(&mut self, machine: &mut conic_sim::eci::Machine) {
+        machine.probe_queues();
+    }
+    fn ends(&mut self, machine: &mut conic_sim::eci::Machine) {
+        self.0 = Some(machine.queue_reports());
+    }
+}
+
+/// What was seen of one of these.
+#[derive(Clone, Debug, Serialize)]
+pub struct Watched {
+    queues: Vec<Queue>,
+}
+
+impl Watching {
+    /// What was seen of the run.
+    pub fn seen(self) -> Option<Watched> {
+        Some(Watched { queues: self.0?.into_iter().map(Queue::of).collect() })
     }
 }
 
@@ -94,11 +130,27 @@ struct Group {
     time: f64,
 }
 
-/// Prints what was seen, queues of one kind and side together.
+/// Prints what was seen of a host of two nodes.
 pub fn print(seen: &Seen, packets: u64) {
+    println!(
+        "\n  queues while it was measured; --json has each of them, and the counters of each\n  agent, link, memory and snoop filter"
+    );
+    print_table(&seen.queues, &conic_sim::machine::queues::KINDS, ("a packet", packets));
+    print_filters(&seen.counters.snoop_filters);
+    print_law(&seen.queues);
+}
+
+/// Prints what was seen of another machine, whose queues are of these kinds; `each` is what arrivals are counted by, and how many there were.
+pub fn print_watched(seen: &Watched, kinds: &[&str], each: (&str, u64)) {
+    println!("\n  queues while it was measured; --json has each of them");
+    print_table(&seen.queues, kinds, each);
+    print_law(&seen.queues);
+}
+
+/// Prints queues of one kind and side together, in the order of the kinds.
+fn print_table(queues: &[Queue], kinds: &[&str], (each, number): (&str, u64)) {
     let mut groups: BTreeMap<(usize, &str, &str), Group> = BTreeMap::new();
-    for queue in &seen.queues {
-        let kinds = conic_sim::machine::queues::KINDS;
+    for queue in queues {
         let rank = kinds.iter().position(|kind| *kind == queue.queue).unwrap_or(kinds.len());
         let group = groups.entry((rank, queue.queue, queue.side())).or_default();
         group.number += 1;
@@ -111,7 +163,7 @@ pub fn print(seen: &Seen, packets: u64) {
     }
     let right = |name: &str, unit: &str| Column { align: Align::Right, unit: unit.to_owned(), ..Column::text(name) };
     let names = [Column::text("queue"), Column::text("of"), right("", "number")];
-    let figures = [right("inside", "mean"), right("", "most"), right("arrivals", "a packet"), right("time", "mean")];
+    let figures = [right("inside", "mean"), right("", "most"), right("arrivals", each), right("time", "mean")];
     let mut table = Table::new(names.into_iter().chain(figures));
     for ((_, kind, side), group) in &groups {
         let most = group.limit.map_or(group.most.to_string(), |limit| format!("{} of {limit}", group.most));
@@ -121,22 +173,19 @@ pub fn print(seen: &Seen, packets: u64) {
             group.number.to_string().into(),
             three_digits(group.occupancy / group.number as f64).into(),
             most.into(),
-            three_digits(group.arrivals as f64 / packets.max(1) as f64).into(),
+            three_digits(group.arrivals as f64 / number.max(1) as f64).into(),
             nanoseconds(group.time / group.departures.max(1) as f64).into(),
         ]);
     }
-    println!(
-        "\n  queues while it was measured; --json has each of them, and the counters of each\n  agent, link, memory and snoop filter"
-    );
     print!("{}", table.draw(STYLE));
-    print_filters(&seen.counters.snoop_filters);
-    let broken = seen.queues.iter().filter(|queue| !queue.littles_law_holds).count();
+}
+
+/// Says whether the figures can be right.
+fn print_law(queues: &[Queue]) {
+    let (all, broken) = (queues.len(), queues.iter().filter(|queue| !queue.littles_law_holds).count());
     match broken {
-        0 => println!("  Little's law holds for all {} queues, to the picosecond", seen.queues.len()),
-        broken => println!(
-            "  Little's law does not hold for {broken} of {} queues: their figures are wrong",
-            seen.queues.len()
-        ),
+        0 => println!("  Little's law holds for all {all} queues, to the picosecond"),
+        broken => println!("  Little's law does not hold for {broken} of {all} queues: their figures are wrong"),
     }
 }
 

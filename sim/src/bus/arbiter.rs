@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use conic_fabric::{Home, Line};
 
 use super::machine::{Attachment, Event, Machine, Request, Wait, What};
+use super::queues::Queue;
+use crate::probe::queues::Probed;
 use crate::protocol::snooping::Transaction;
 
 /// A bus of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Which {
     Memory,
     Io,
@@ -81,6 +83,13 @@ pub(super) struct Bus {
     free_at: u64,
 }
 
+impl Bus {
+    /// Somebody has it.
+    pub(super) fn is_taken(&self) -> bool {
+        self.current.is_some()
+    }
+}
+
 /// Places in `Node::posted`.
 const TO_MEMORY: usize = 0;
 const TO_IO: usize = 1;
@@ -104,6 +113,7 @@ impl Machine {
 
     fn enter(&mut self, node: usize, which: Which, entry: Entry) {
         self.bus(node, which).queue.push_back(entry);
+        self.enters(Queue::Arbitration(node as u16, which), number_of(&entry), self.agenda.now);
         self.agenda.at(self.agenda.now, Event::Grant(node as u16, which));
     }
 
@@ -193,6 +203,7 @@ impl Machine {
         let ready = queue.iter().enumerate().filter(|(_, entry)| self.may_start(node, which, entry));
         let Some(place) = ready.min_by_key(|(_, entry)| class(entry)).map(|(place, _)| place) else { return };
         if let Some(entry) = self.bus(node, which).queue.remove(place) {
+            self.leaves(Queue::Arbitration(node as u16, which), number_of(&entry), self.agenda.now);
             self.start(node, which, entry);
         }
     }
@@ -228,6 +239,7 @@ impl Machine {
         entry.since = self.agenda.now;
         let ends = self.agenda.now + self.cycles(self.span(which, &entry));
         self.bus(node, which).current = Some(entry);
+        self.enters(Queue::Bus(node as u16, which), 0, self.agenda.now);
         if which == Which::Memory && entry.stage == Stage::Own && entry.crossing == Crossing::Blocking {
             self.refuse_waiting(node);
         }
@@ -293,6 +305,7 @@ impl Machine {
                 self.is_free(node, which, entry.since);
                 self.nodes[node].pending.remove(&entry.request.line());
                 self.nodes[node].posted[which.place()] -= 1;
+                self.leaves(Queue::Bridge(node as u16, which), number_of(&entry), self.agenda.now);
                 self.takes_effect(node, &entry);
             }
         }
@@ -309,6 +322,7 @@ impl Machine {
             state.pending.insert(entry.request.line());
         }
         state.posted[to.place()] += 1;
+        self.enters(Queue::Bridge(node as u16, to), number_of(entry), self.agenda.now);
         self.enter(node, to, Entry { stage: Stage::Posted, urgent: false, ..*entry });
     }
 
@@ -326,6 +340,7 @@ impl Machine {
             Which::Memory => counters.memory_busy += span,
             Which::Io => counters.io_busy += span,
         }
+        self.leaves(Queue::Bus(node as u16, which), 0, self.agenda.now);
     }
 
     /// The processor's transaction comes across: the device's, if one waits for the memory bus, must come again.
@@ -341,9 +356,13 @@ impl Machine {
         let now = self.agenda.now;
         let state = &mut self.nodes[node];
         let Some(entry) = state.io.current.take() else { return };
-        state.memory.queue.retain(|other| other.stage != Stage::Through);
+        let through = state.memory.queue.iter().position(|other| other.stage == Stage::Through);
+        let gone = through.and_then(|place| state.memory.queue.remove(place));
         state.io.free_at = now + lost;
         state.reserved = true;
+        if let Some(gone) = gone {
+            self.leaves(Queue::Arbitration(node as u16, Which::Memory), number_of(&gone), now);
+        }
         self.counters[node].refusals += 1;
         self.is_free(node, Which::Io, entry.since);
         let again = Entry { urgent: true, ..Entry::new(entry.request) };
@@ -360,12 +379,17 @@ impl Which {
     }
 
     /// Its place in `Node::posted`.
-    fn place(self) -> usize {
+    pub(super) fn place(self) -> usize {
         match self {
             Which::Memory => TO_MEMORY,
             Which::Io => TO_IO,
         }
     }
+}
+
+/// Whose an entry is.
+fn number_of(entry: &Entry) -> u32 {
+    entry.request.agent as u32
 }
 
 fn kind_of(entry: &Entry) -> &'static str {

@@ -5,8 +5,10 @@ use std::cell::RefCell;
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Line, RegisterAccess, Time};
 
 use super::machine::{Attachment, Machine, Request, Wait, What};
+use super::queues::Queue;
 use crate::combined::Combined;
 use crate::fiber::Fiber;
+use crate::probe::queues::Probed;
 use crate::protocol::snooping::{Access, Copy};
 
 /// A processor, or an engine of a network interface, as its program sees it. Copies are the same agent.
@@ -248,6 +250,8 @@ impl Core for BusCore<'_> {
         self.await_stores(|left| left < most);
         self.with(|machine| {
             machine.agents[self.agent].stores.push_back((at, value));
+            let now = machine.now();
+            machine.enters(Queue::Stores(self.agent as u16), 0, now);
             machine.drain(self.agent);
         });
     }

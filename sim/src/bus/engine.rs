@@ -4,6 +4,8 @@ use conic_fabric::{Address, Line, RegisterAccess};
 
 use super::core::BusCore;
 use super::network::{MOST_PACKET_LINES, Packet};
+use super::queues::Queue;
+use crate::probe::queues::Probed;
 
 impl BusCore<'_> {
     /// The next access to a segment of registers that this engine answers for, in the order in which they came; `start`: where the
@@ -11,7 +13,10 @@ impl BusCore<'_> {
     pub fn next_access(&self, start: Address) -> Option<RegisterAccess> {
         self.with(|machine| {
             let registers = &mut machine.agents[self.agent].registers;
-            registers.iter_mut().find(|(at, _)| *at == start)?.1.pop_front()
+            let access = registers.iter_mut().find(|(at, _)| *at == start)?.1.pop_front()?;
+            let now = machine.now();
+            machine.leaves(Queue::Registers(self.node as u16), 0, now);
+            Some(access)
         })
     }
 
@@ -36,7 +41,7 @@ impl BusCore<'_> {
 
     /// Takes the oldest acknowledgement that has come: the node that it is from.
     pub fn take_acknowledgement(&self) -> Option<usize> {
-        let from = self.with(|machine| machine.nodes[self.node].port.acknowledged.pop_front());
+        let from = self.with(|machine| machine.take_acknowledgement(self.node));
         if from.is_some() {
             self.step();
         }

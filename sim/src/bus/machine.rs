@@ -9,9 +9,11 @@ use super::arbiter::{Bus, Entry, Which};
 use super::cache::Cache;
 use super::network::{Packet, Port};
 use super::parameters::BusParameters;
+use super::queues::Queue;
 use super::simulation::EngineShape;
 use crate::agenda::{Agenda, HasAgenda};
 use crate::probe::counters::MessageCounts;
+use crate::probe::queues::Queues;
 use crate::protocol::snooping::Access;
 
 /// Where a node's network interface is.
@@ -172,6 +174,8 @@ pub struct Machine {
     pub(super) agents: Vec<Agent>,
     pub(super) layout: Layout,
     pub(super) packets: Slab<(usize, Packet)>,
+    /// The probes of the queues, where somebody wants to see them.
+    pub(super) queues: Option<Box<Queues<Queue>>>,
     /// What each node has counted.
     pub counters: Vec<Counters>,
 }
@@ -211,6 +215,15 @@ impl HasAgenda for Machine {
     }
 }
 
+impl Node {
+    pub(super) fn bus(&self, which: Which) -> &Bus {
+        match which {
+            Which::Memory => &self.memory,
+            Which::Io => &self.io,
+        }
+    }
+}
+
 impl Machine {
     pub(super) fn new(parameters: &BusParameters, layout: &Layout, nodes: usize, attachment: Attachment) -> Machine {
         let most = parameters.network.nodes as usize;
@@ -234,6 +247,7 @@ impl Machine {
             agents: Vec::new(),
             layout: layout.clone(),
             packets: Slab::new(),
+            queues: None,
             counters: vec![Counters::default(); nodes],
         }
     }

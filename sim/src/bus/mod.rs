@@ -11,6 +11,7 @@
 //! | `snoop.rs` | what a transaction does to caches, memory and registers |
 //! | `cache.rs` | a direct-mapped cache with data of its own |
 //! | `network.rs` | messages between nodes |
+//! | [`queues`] | the queues' probes |
 //! | [`parameters`] | what the machine is made of |
 //!
 //! What a block's caches do is [`crate::protocol::snooping`], the functions that the exploration runs; events, fibers and platform files
@@ -45,6 +46,7 @@ mod engine;
 pub mod machine;
 mod network;
 pub mod parameters;
+pub mod queues;
 pub mod simulation;
 mod snoop;
 

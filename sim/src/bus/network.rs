@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use conic_fabric::Line;
 
 use super::machine::{Event, Machine};
+use super::queues::Queue;
+use crate::probe::queues::Probed;
 
 /// Most lines of a network message: 256 bytes (CNI section 4.1).
 pub const MOST_PACKET_LINES: usize = 4;
@@ -41,6 +43,7 @@ impl Machine {
     pub(super) fn inject(&mut self, node: usize, to: usize, packet: Packet) {
         assert!(self.may_inject(node, to), "the window from node {node} to node {to} is full");
         self.nodes[node].port.outstanding[to] += 1;
+        self.enters(Queue::Window(node as u16, to as u16), 0, self.agenda.now);
         self.counters[node].messages += 1;
         let key = self.packets.insert((to, packet)) as u32;
         let there = self.agenda.now + self.cycles(self.parameters.network.latency);
@@ -50,21 +53,32 @@ impl Machine {
     pub(super) fn packet_arrives(&mut self, key: u32) {
         let (to, packet) = self.packets.remove(key as usize);
         self.nodes[to].port.arrived.push_back(packet);
+        self.enters(Queue::Arrived(to as u16), 0, self.agenda.now);
         self.tell_engines(to);
     }
 
     /// Takes the oldest message that has come, and acknowledges it.
     pub(super) fn take_packet(&mut self, node: usize) -> Option<Packet> {
         let packet = self.nodes[node].port.arrived.pop_front()?;
+        self.leaves(Queue::Arrived(node as u16), 0, self.agenda.now);
         let there = self.agenda.now + self.cycles(self.parameters.network.latency);
         self.agenda.at(there, Event::Acknowledged { from: node as u16, to: packet.from as u16 });
         Some(packet)
+    }
+
+    /// Takes the oldest acknowledgement that has come: the node that it is from.
+    pub(super) fn take_acknowledgement(&mut self, node: usize) -> Option<usize> {
+        let from = self.nodes[node].port.acknowledged.pop_front()?;
+        self.leaves(Queue::Acknowledged(node as u16), 0, self.agenda.now);
+        Some(from)
     }
 
     pub(super) fn acknowledged(&mut self, from: usize, to: usize) {
         let port = &mut self.nodes[to].port;
         port.outstanding[from] -= 1;
         port.acknowledged.push_back(from);
+        self.leaves(Queue::Window(to as u16, from as u16), 0, self.agenda.now);
+        self.enters(Queue::Acknowledged(to as u16), 0, self.agenda.now);
         self.tell_engines(to);
     }
 }

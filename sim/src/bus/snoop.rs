@@ -5,6 +5,8 @@ use conic_fabric::{Address, LINE_BYTES, Line, RegisterAccess};
 use super::arbiter::{Crossing, Entry, Stage};
 use super::cache::Block;
 use super::machine::{Attachment, Event, Machine, Request, Wait, What};
+use super::queues::Queue;
+use crate::probe::queues::Probed;
 use crate::protocol::snooping::{Copy, Transaction};
 
 impl Machine {
@@ -116,6 +118,9 @@ impl Machine {
         let state = &mut self.agents[agent];
         let stored = state.stores.pop_front();
         state.storing = false;
+        if stored.is_some() {
+            self.leaves(Queue::Stores(agent as u16), 0, self.agenda.now);
+        }
         if let (Some((at, value)), true) = (stored, self.attachment == Attachment::CacheBus) {
             let node = self.agents[agent].node;
             self.store_register(node, at, value);
@@ -159,6 +164,7 @@ impl Machine {
             let queue = self.agents[agent].registers.iter_mut().find(|(at, _)| *at == start);
             if let Some((_, queue)) = queue {
                 queue.push_back(access);
+                self.enters(Queue::Registers(node as u16), 0, self.agenda.now);
                 self.tell(agent);
             }
         }

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use conic_fabric::Line;
 
+use super::checks::Mistake;
 use super::home::{From, Job};
 use super::machine::{Event, Machine, Wait};
 use super::parameters::CxlParameters;
+use super::queues::Queue;
 use super::reorder::Reorder;
 use crate::combined::Combined;
 use crate::machine::tags::{Gone, Tags};
+use crate::probe::queues::Probed;
 use crate::protocol::cxl::{Ask, Copy};
 
 /// A store that is not performed yet: bytes of one line.
@@ -217,6 +220,7 @@ impl Machine {
         if !wanted {
             state.prefetched.insert(line, load);
         }
+        self.enters(Queue::LineFill(core), line, self.agenda.now);
         let delay = self.parameters.host.core_to_home;
         self.ask_home(Job { line, ask: Ask::Load, from: From::Load(core, load) }, delay);
         Some(load)
@@ -234,14 +238,15 @@ impl Machine {
         self.loads_have(core, line);
         // A store that found the line on its way has waited for it, and one behind the load for its data.
         self.drain(core);
-        self.fill_is_free(core);
+        self.fill_is_free(core, line);
         self.agenda.wake(agent, Wait::Load(load), self.agenda.now);
     }
 
-    fn fill_is_free(&mut self, core: u16) {
+    fn fill_is_free(&mut self, core: u16, line: u32) {
         let state = &mut self.cores[usize::from(core)];
         state.fills -= 1;
         let agent = state.agent;
+        self.leaves(Queue::LineFill(core), line, self.agenda.now);
         self.agenda.wake(agent, Wait::FillBuffer, self.agenda.now);
         self.ask_for_stores(core);
     }
@@ -256,6 +261,7 @@ impl Machine {
     pub(super) fn push_store(&mut self, core: u16, store: Store) {
         let state = &mut self.cores[usize::from(core)];
         state.stores.push_back(Store { after: state.reorder.issued(), ..store });
+        self.enters(Queue::StoreBuffer(core), store.line, self.agenda.now);
         self.drain(core);
         self.ask_for_stores(core);
     }
@@ -272,6 +278,7 @@ impl Machine {
                     break;
                 }
                 self.cores[usize::from(core)].stores.pop_front();
+                self.leaves(Queue::StoreBuffer(core), store.line, self.agenda.now);
                 continue;
             }
             if !self.may_write(core, store.line) {
@@ -280,6 +287,7 @@ impl Machine {
             // The data lies in one place for all cores, so a store that came too early would show in no value.
             let has = self.cores[usize::from(core)].l2.find(store.line).is_some();
             assert!(has, "core {core} stores to line {}, which has not come to it", store.line);
+            let lost = self.errs(Mistake::LosesStore);
             let host = &mut self.lines[store.line as usize].host;
             let mut data = store.data;
             if let Some((word, combined)) = store.atomic {
@@ -287,10 +295,15 @@ impl Machine {
                 data.0[word] = host.data.0[word];
                 self.cores[usize::from(core)].found = combined.apply(&mut data.0[word]);
             }
-            host.write(&data, store.bytes);
+            if !lost {
+                host.write(&data, store.bytes);
+            }
+            self.took_effect(store.line, &data, store.bytes);
+            self.check_line(store.line);
             // The core's copy is the only one that is current.
             self.leaves_last_level(store.line, true);
             self.cores[usize::from(core)].stores.pop_front();
+            self.leaves(Queue::StoreBuffer(core), store.line, self.agenda.now);
             self.note_owners(store.line);
         }
         let state = &self.cores[usize::from(core)];
@@ -346,6 +359,7 @@ impl Machine {
         }
         state.owning.insert(line);
         state.fills += 1;
+        self.enters(Queue::LineFill(core), line, self.agenda.now);
         let delay = self.parameters.host.core_to_home;
         self.ask_home(Job { line, ask: Ask::Own, from: From::Own(core) }, delay);
         true
@@ -366,7 +380,7 @@ impl Machine {
         state.owning_ahead.remove(&line);
         self.fill(core, line);
         self.drain(core);
-        self.fill_is_free(core);
+        self.fill_is_free(core, line);
         // One that came while it was not first in line may be gone again by the time that it is.
         self.ask_for_stores(core);
     }
@@ -375,6 +389,7 @@ impl Machine {
     pub(super) fn store_nontemporal(&mut self, core: u16, line: u32, data: Line) {
         self.cores[usize::from(core)].nontemporal += 1;
         self.cores[usize::from(core)].past_caches.push(line);
+        self.enters(Queue::Nontemporal(core), line, self.agenda.now);
         let delay = self.parameters.host.core_to_home;
         let ask = Ask::Nontemporal { data, bytes: crate::protocol::cxl::WHOLE };
         self.ask_home(Job { line, ask, from: From::Nontemporal(core) }, delay);
@@ -383,6 +398,7 @@ impl Machine {
     /// Begins to flush a line.
     pub(super) fn start_flush(&mut self, core: u16, line: u32) {
         self.cores[usize::from(core)].nontemporal += 1;
+        self.enters(Queue::Nontemporal(core), line, self.agenda.now);
         let delay = self.parameters.host.core_to_home;
         self.ask_home(Job { line, ask: Ask::Flush, from: From::Flush(core) }, delay);
     }
@@ -393,13 +409,14 @@ impl Machine {
         if let Some(place) = lines.iter().position(|other| *other == line) {
             lines.swap_remove(place);
         }
-        self.nontemporal_done(core);
+        self.nontemporal_done(core, line);
     }
 
-    pub(super) fn nontemporal_done(&mut self, core: u16) {
+    pub(super) fn nontemporal_done(&mut self, core: u16, line: u32) {
         let state = &mut self.cores[usize::from(core)];
         state.nontemporal -= 1;
         let agent = state.agent;
+        self.leaves(Queue::Nontemporal(core), line, self.agenda.now);
         self.agenda.wake(agent, Wait::Nontemporal, self.agenda.now);
     }
 

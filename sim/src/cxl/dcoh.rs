@@ -2,9 +2,12 @@
 
 use conic_fabric::{Line, StateHint};
 
+use super::checks::Mistake;
 use super::machine::{Event, Machine, Message, Wait};
+use super::queues::Queue;
 use crate::bytes::{Part, parts};
-use crate::protocol::cxl::{Copy, Operation, Received, Side, Started, ToDevice, WHOLE};
+use crate::probe::queues::Probed;
+use crate::protocol::cxl::{Copy, Operation, Received, Side, Snoop, Started, ToDevice, WHOLE};
 
 /// Whose an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +53,24 @@ impl Machine {
         let lines_left = parts(at, bytes).count() as u32;
         let read = DeviceRead { agent, at, buffer: vec![0; bytes as usize], lines_left };
         let read = self.reads.insert(read) as u32;
+        self.enters(Queue::DeviceReads, read, self.agenda.now);
         for Part { line, .. } in parts(at, bytes) {
             let operation = DeviceOperation::new(line, Operation::Read(hint), Purpose::Read(read));
             if self.is_behind_ordered(agent, line) {
                 let key = self.operations.insert(operation) as u32;
-                self.engines.get_mut(&agent).expect("it writes").ordered.push_back(key);
+                self.must_come_later(agent, key);
             } else {
                 self.admit(operation);
             }
         }
         read
+    }
+
+    /// The device's logic takes a read that is there.
+    pub(super) fn takes_read(&mut self, read: u32) -> DeviceRead {
+        let taken = self.reads.remove(read as usize);
+        self.leaves(Queue::DeviceReads, read, self.agenda.now);
+        taken
     }
 
     /// Whether what an engine asks of a line comes behind one of its writes that has not begun: an engine reads what it wrote.
@@ -87,14 +98,21 @@ impl Machine {
         engine.next_write += 1;
         engine.writes.insert(number);
         let must_wait = word && engine.writes.len() > 1;
+        self.enters(Queue::DeviceWrites(agent as u16), number as u32, self.agenda.now);
         let operation = Operation::Write { hint, data, bytes };
         let operation = DeviceOperation::new(line, operation, Purpose::Write(agent, number));
         if must_wait || self.is_behind_ordered(agent, line) {
             let key = self.operations.insert(operation) as u32;
-            self.engines.get_mut(&agent).expect("it was just made").ordered.push_back(key);
+            self.must_come_later(agent, key);
         } else {
             self.admit(operation);
         }
+    }
+
+    /// An operation of an engine must come after others.
+    fn must_come_later(&mut self, agent: usize, key: u32) {
+        self.engines.entry(agent).or_default().ordered.push_back(key);
+        self.enters(Queue::Ordered(agent as u16), key, self.agenda.now);
     }
 
     /// Begins the ordered writes of an engine whose turn has come, and what waits behind them for their lines.
@@ -108,6 +126,7 @@ impl Machine {
                 return;
             }
             self.engines.get_mut(&agent).expect("it has a write").ordered.pop_front();
+            self.leaves(Queue::Ordered(agent as u16), key, self.agenda.now);
             self.comes_to_port(key);
         }
     }
@@ -129,19 +148,23 @@ impl Machine {
     fn begin_operation(&mut self, key: u32) {
         let line = self.operations[key as usize].line;
         if self.pending.contains_key(&line) {
-            return self.behind.entry(line).or_default().push_back(key);
+            self.behind.entry(line).or_default().push_back(key);
+            return self.enters(Queue::Behind, key, self.agenda.now);
         }
         let operation = self.operations[key as usize].operation.clone();
+        let watched = self.checks.is_some().then(|| operation.clone());
         let started = self.lines[line as usize].device.start(operation);
         let p = self.parameters.dcoh.clone();
         let rest = p.miss.saturating_sub(p.hit / 2);
         match started {
             Started::Asked(opcode) => {
                 self.pending.insert(line, key);
+                self.enters(Queue::Pending, line, self.agenda.now);
                 let message = crate::protocol::cxl::ToHost::Request(opcode);
                 self.send_at(self.agenda.now + rest, Message::ToHost(line, message));
             }
             Started::Done { value, read_memory, wrote_memory, installed } => {
+                watched.iter().for_each(|operation| self.check_done(line, operation));
                 let is_eviction = self.operations[key as usize].purpose == Purpose::Eviction;
                 self.counters.device_hits += u64::from(!is_eviction);
                 if wrote_memory {
@@ -159,13 +182,13 @@ impl Machine {
     }
 
     fn read_device_memory(&mut self, line: u32) -> u64 {
-        let ready = self.device_memory.read(line.into(), self.agenda.now);
+        let ready = self.reads_memory(Side::Device, line);
         self.note_memory_read(line, true, ready, false);
         ready
     }
 
     fn write_device_memory(&mut self, line: u32) {
-        let done = self.device_memory.write(line.into(), self.agenda.now);
+        let done = self.writes_memory(Side::Device, line);
         self.note_memory_write(line, true, done);
     }
 
@@ -217,8 +240,16 @@ impl Machine {
             ToDevice::MemoryRead(_) | ToDevice::MemoryWrite { .. } => p.memory_pass,
             _ => 0,
         };
-        let Received { reply, done, read_memory, wrote_memory, installed } =
-            self.lines[line as usize].device.receive(message);
+        let device = &mut self.lines[line as usize].device;
+        let (had, waited) = (device.copy, self.checks.as_ref().and(device.pending.clone()));
+        let Received { reply, done, read_memory, wrote_memory, installed } = device.receive(message);
+        if matches!(message, ToDevice::Snoop(Snoop::Invalidate))
+            && had != Copy::Invalid
+            && self.errs(Mistake::KeepsCopy)
+        {
+            self.lines[line as usize].device.copy = had;
+        }
+        self.check_received(line, &message, waited);
         let mut time = self.agenda.now;
         if message == ToDevice::Pull && done.is_some() {
             // A push is over when its data has left.
@@ -237,6 +268,7 @@ impl Machine {
         self.keep_or_drop(line);
         let Some(value) = done else { return self.may_have_come_back(line, installed) };
         let key = self.pending.remove(&line).expect("an operation waited");
+        self.leaves(Queue::Pending, line, self.agenda.now);
         self.operations[key as usize].value = value;
         time = match self.operations[key as usize].in_cache {
             Some(in_cache) => time.max(in_cache),
@@ -260,7 +292,9 @@ impl Machine {
     /// A line that is there at a time is put into the device's cache, one after the other; when it is in it.
     fn enters_cache(&mut self, there: u64) -> u64 {
         let p = &self.parameters.dcoh;
-        self.gate.begins(self.agenda.now, there, p.install_interval) + p.install
+        let in_cache = self.gate.begins(self.agenda.now, there, p.install_interval) + p.install;
+        self.stays(Queue::Gate, there, in_cache);
+        in_cache
     }
 
     /// The operation that waited behind the last one of its line.
@@ -271,6 +305,7 @@ impl Machine {
             self.behind.remove(&line);
         }
         if let Some(next) = next {
+            self.leaves(Queue::Behind, next, self.agenda.now);
             self.looked_up(next);
             if !self.pending.contains_key(&line) {
                 self.next_of_line(line);
@@ -295,11 +330,12 @@ impl Machine {
             }
             Purpose::Write(agent, number) => {
                 self.engines.get_mut(&agent).expect("it wrote").writes.remove(&number);
+                self.leaves(Queue::DeviceWrites(agent as u16), number as u32, self.agenda.now);
                 self.release_ordered(agent);
                 self.news(agent);
             }
         }
-        self.gives_tag();
+        self.gives_tag(key);
     }
 
     /// Something came for an engine.
@@ -314,6 +350,7 @@ impl Machine {
         let number = engine.next_write;
         engine.next_write += 1;
         engine.writes.insert(number);
+        self.enters(Queue::DeviceWrites(agent as u16), number as u32, self.agenda.now);
         let purpose = Purpose::Write(agent, number);
         self.admit(DeviceOperation::new(line, Operation::FlushHost, purpose));
     }

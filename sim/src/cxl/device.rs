@@ -124,7 +124,7 @@ impl Device for CxlDevice<'_> {
     }
     fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]) {
         self.await_read(at, || self.is_ready(&tag));
-        let read = self.with(|machine| machine.reads.remove(tag.0 as usize));
+        let read = self.with(|machine| machine.takes_read(tag.0 as u32));
         into.copy_from_slice(&read.buffer);
     }
     fn read_word(&self, at: Address, hint: StateHint) -> u64 {

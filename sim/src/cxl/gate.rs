@@ -4,12 +4,14 @@
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
     begins: Vec<u64>,
+    lines: u64,
 }
 
 impl Gate {
     /// When a line begins to be put there that can be from `there` on, now or later. A line that is there before another one whose turn was
     /// given away ahead, as memory is still read for it, finds the gap before it.
     pub(super) fn begins(&mut self, now: u64, there: u64, interval: u64) -> u64 {
+        self.lines += 1;
         let past = self.begins.partition_point(|begins| begins + interval <= now);
         self.begins.drain(..past);
         let mut place = self.begins.partition_point(|begins| begins + interval <= there);
@@ -22,6 +24,11 @@ impl Gate {
             self.begins.insert(place, free);
         }
         free
+    }
+
+    /// Lines so far.
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
     }
 }
 

@@ -2,9 +2,12 @@
 
 use conic_fabric::Line;
 
+use super::checks::Mistake;
 use super::machine::{Event, Machine, Message};
+use super::queues::Queue;
 use super::recorder;
-use crate::protocol::cxl::{Ask, Copy, Effect, Opcode, Snoop, ToDevice, ToHost};
+use crate::probe::queues::Probed;
+use crate::protocol::cxl::{Ask, Copy, Effect, Opcode, Side, Snoop, ToDevice, ToHost};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,7 @@ impl Machine {
         let there = self.agenda.now + delay;
         let watched = self.recorder.is_some().then(|| (job.line, job.from, recorder::of_job(&job)));
         let key = self.jobs.insert(job) as u32;
+        self.enters(Queue::Jobs, key, self.agenda.now);
         if let Some((line, from, name)) = watched {
             self.note_request(key, line, from, name, there);
         }
@@ -69,9 +73,11 @@ impl Machine {
         if let From::Dma(piece) = self.jobs[key as usize].from
             && self.dma_must_wait(piece)
         {
-            return self.dma_parked.push(key);
+            self.dma_parked.push(key);
+            return self.enters(Queue::BehindPosted, key, self.agenda.now);
         }
         let job = self.jobs.remove(key as usize);
+        self.leaves(Queue::Jobs, key, self.agenda.now);
         self.begin_or_wait(job);
     }
 
@@ -89,7 +95,8 @@ impl Machine {
         let line = job.line;
         if self.running.contains_key(&line) {
             let key = self.put_off(job);
-            return self.waiting.entry(line).or_default().push_back(key);
+            self.waiting.entry(line).or_default().push_back(key);
+            return self.enters(Queue::Requests, key, self.agenda.now);
         }
         self.begin(job);
     }
@@ -97,6 +104,7 @@ impl Machine {
     /// Keeps a job that has come for later; its number.
     fn put_off(&mut self, job: Job) -> u32 {
         let key = self.jobs.insert(job) as u32;
+        self.enters(Queue::Jobs, key, self.agenda.now);
         if let Some(recorder) = &mut self.recorder {
             recorder.puts_off(key);
         }
@@ -104,6 +112,7 @@ impl Machine {
     }
 
     fn begin(&mut self, job: Job) {
+        self.note_job(&job);
         let Job { line, ask, from } = job;
         let writes = match &ask {
             Ask::DmaWrite { .. } => true,
@@ -111,6 +120,7 @@ impl Machine {
             _ => false,
         };
         self.running.insert(line, Running { from, beside: 0, value: None, writes });
+        self.enters(Queue::Lines, line, self.agenda.now);
         let effects = self.lines[line as usize].host.begin(ask);
         self.perform(line, effects, true);
         if let From::Dma(piece) = from {
@@ -121,12 +131,26 @@ impl Machine {
     /// The device has answered.
     pub(super) fn answered(&mut self, line: u32, answer: ToHost<Line>) {
         let with_data = matches!(answer, ToHost::Snooped { data: Some(_), .. });
-        let effects = self.lines[line as usize].host.receive(answer);
+        let writes = self.running[&line].writes;
+        let heard = self.perhaps_lost(answer);
+        let effects = self.lines[line as usize].host.receive(heard);
+        self.check_answer(line, &answer, writes);
         self.perform(line, effects, !with_data);
+    }
+
+    /// An answer of the device's, unless a mistake loses it.
+    fn perhaps_lost(&mut self, answer: ToHost<Line>) -> ToHost<Line> {
+        match answer {
+            ToHost::Pulled { data, bogus, .. } if self.errs(Mistake::LosesPull) => {
+                ToHost::Pulled { data, bytes: 0, bogus }
+            }
+            other => other,
+        }
     }
 
     /// Does what a transaction needs, in time; what was begun beside the device's part counts if `beside_counts`.
     fn perform(&mut self, line: u32, effects: Vec<Effect<Line>>, beside_counts: bool) {
+        self.check_effects(line, &effects);
         let Running { from, beside, .. } = self.running[&line];
         let (now, asker) = (self.agenda.now, core_of(from));
         let mut time = if beside_counts { now.max(beside) } else { now };
@@ -144,7 +168,7 @@ impl Machine {
             match effect {
                 Effect::Send(message) => self.send_at(time, Message::ToDevice(line, message)),
                 Effect::ReadMemory => {
-                    let ready = self.memory.read(line.into(), now);
+                    let ready = self.reads_memory(Side::Host, line);
                     self.note_memory_read(line, false, ready, asks_device);
                     if asks_device {
                         self.running.get_mut(&line).expect("it is under way").beside = ready;
@@ -154,7 +178,7 @@ impl Machine {
                 }
                 Effect::WriteMemory => {
                     // Nobody waits for it; channels are told in the order of time.
-                    let done = self.memory.write(line.into(), now);
+                    let done = self.writes_memory(Side::Host, line);
                     self.note_memory_write(line, false, done);
                 }
                 Effect::ReadCaches => {
@@ -185,6 +209,7 @@ impl Machine {
             recorder.goes_back(before);
         }
         self.note_owners(line);
+        self.check_line(line);
     }
 
     /// Has the caches asked for a line at a time; when they have answered.
@@ -256,10 +281,11 @@ impl Machine {
     fn invalidate(&mut self, line: u32, but: Option<u16>) {
         let keep = but.map_or(0, |core| 1 << core);
         let gone = self.lines[line as usize].holders & !keep;
+        let errs = gone != 0 && but.is_none() && self.errs(Mistake::KeepsLine);
         for core in (0..self.cores.len() as u16).filter(|core| gone >> core & 1 == 1) {
             self.loses(core, line);
         }
-        self.lines[line as usize].holders = keep;
+        self.lines[line as usize].holders = if errs { gone } else { keep };
         self.leaves_last_level(line, but.is_some());
     }
 
@@ -271,6 +297,7 @@ impl Machine {
     /// A transaction is over, and whoever asked has what it asked for; the next may begin.
     pub(super) fn finishes(&mut self, line: u32) {
         let Running { from, value, writes, .. } = self.running.remove(&line).expect("it was under way");
+        self.leaves(Queue::Lines, line, self.agenda.now);
         if writes {
             self.note_landing(line);
         }
@@ -278,7 +305,7 @@ impl Machine {
             From::Load(core, load) => self.load_arrived(core, load, line),
             From::Own(core) => self.owned(core, line),
             From::Nontemporal(core) => self.stored_past_caches(core, line),
-            From::Flush(core) => self.nontemporal_done(core),
+            From::Flush(core) => self.nontemporal_done(core, line),
             From::Dma(piece) => self.dma_line_done(piece, line, value),
             From::Eviction | From::Device => {}
         }
@@ -293,6 +320,8 @@ impl Machine {
                 recorder.has_its_turn(next);
             }
             let job = self.jobs.remove(next as usize);
+            self.leaves(Queue::Requests, next, self.agenda.now);
+            self.leaves(Queue::Jobs, next, self.agenda.now);
             self.begin_or_wait(job);
         }
     }

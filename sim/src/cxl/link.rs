@@ -17,7 +17,7 @@ use crate::draws::part;
 use crate::link::{Direction, mix};
 
 /// What a receiver has room for, each kind by itself: a message of one must not wait for one of another to be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// CXL.cache: a device's request, a snoop.
     Request,
@@ -29,7 +29,20 @@ pub(crate) enum Class {
     Memory,
 }
 
-const CLASSES: usize = 4;
+/// All of them, in the order of their variants.
+pub(super) const CLASSES: [Class; 4] = [Class::Request, Class::Answer, Class::Data, Class::Memory];
+
+impl Class {
+    /// What its messages are called.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Class::Request => "requests",
+            Class::Answer => "answers",
+            Class::Data => "data",
+            Class::Memory => "memory's messages",
+        }
+    }
+}
 
 /// What the layer did in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +67,7 @@ struct Waiting {
 #[derive(Clone, Debug)]
 pub(super) struct Channel {
     wire: Direction,
-    credits: [Credits; CLASSES],
+    credits: [Credits; CLASSES.len()],
     waiting: VecDeque<Waiting>,
     /// Messages that are not acknowledged: when they will be, and how many quarters they have; oldest first.
     kept: VecDeque<(u64, u32)>,
@@ -62,6 +75,8 @@ pub(super) struct Channel {
     /// Messages so far, which the errors are drawn by.
     sent: u64,
     seed: u64,
+    /// Messages that were sent.
+    messages: u64,
     pub(super) counters: LayerCounters,
 }
 
@@ -78,6 +93,7 @@ impl Channel {
             kept_quarters: 0,
             sent: 0,
             seed,
+            messages: 0,
             counters: LayerCounters::default(),
         }
     }
@@ -85,6 +101,21 @@ impl Channel {
     /// How long a message that is ready at `now` would wait for the wire.
     pub(super) fn wait(&self, line: u32, now: u64) -> u64 {
         self.wire.wait(line.into(), now)
+    }
+
+    /// The credits of a class.
+    pub(super) fn credits(&self, class: Class) -> &Credits {
+        &self.credits[class as usize]
+    }
+
+    /// Messages that were sent.
+    pub(super) fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Messages that wait for a credit.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Takes a credit for a message; if there is none, or one about the same line waits, it waits, and [`Channel::give_back`] names
@@ -122,6 +153,7 @@ impl Channel {
 
     /// Sends a message of so many quarters of a slot that has a credit; says when the whole of it is there and undamaged.
     pub(super) fn send(&mut self, line: u32, now: u64, quarters: u32, p: &CxlLinkParameters) -> u64 {
+        self.messages += 1;
         let mut ready = now;
         let room = p.retry_flits * p.flit_quarters;
         while let Some((acknowledged, kept)) = self.kept.front().copied() {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use conic_fabric::{Address, Home, LINE_BYTES, Layout, Line, MemoryType, SynchronisingWords, Time};
 use slab::Slab;
 
+use super::checks::Checks;
 use super::cores::{CoreState, Loaded};
 use super::dcoh::DeviceOperation;
 use super::gate::Gate;
@@ -14,6 +15,7 @@ use super::link::{Channel, Class, LayerCounters};
 use super::parameters::CxlParameters;
 use super::pcie::{DmaPiece, DmaRead};
 use super::ports::{PORTS, Port};
+use super::queues::Queue;
 use super::recorder::Recorder;
 use crate::agenda::{Agenda, HasAgenda};
 use crate::credits::Credits;
@@ -23,6 +25,7 @@ use crate::machine::tags::{self, Tags};
 use crate::memory::Memory;
 use crate::pcie::PcieLink;
 use crate::probe::counters::MessageCounts;
+use crate::probe::queues::{Probed, Queues};
 use crate::probe::segments_of;
 use crate::protocol::cxl::{Bias, DeviceLine, HostLine, Side, ToDevice, ToHost};
 
@@ -246,6 +249,10 @@ pub struct Machine {
     pub(super) names: Vec<String>,
     /// Writes down what happens, where somebody wants to see it.
     pub(super) recorder: Option<Box<Recorder>>,
+    /// What a checked run knows.
+    pub(super) checks: Option<Box<Checks>>,
+    /// The probes of the queues, where somebody wants to see them.
+    pub(super) queues: Option<Box<Queues<Queue>>>,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -293,10 +300,10 @@ impl HasAgenda for Machine {
 }
 
 impl Machine {
-    pub(super) fn new(parameters: &CxlParameters, layout: &Layout) -> Machine {
+    pub(super) fn new(p: &CxlParameters, layout: &Layout) -> Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
-        let caches = &parameters.cache;
-        let (hmc, dmc) = (parameters.dcoh.hmc(), parameters.dcoh.dmc());
+        let caches = &p.cache;
+        let (hmc, dmc) = (p.dcoh.hmc(), p.dcoh.dmc());
         tags::must_tell_apart(lines as u64, caches.sizes().into_iter().chain([hmc, dmc]));
         let mut registers = BTreeSet::new();
         let mut homes = vec![(Side::Host, false); lines];
@@ -317,7 +324,6 @@ impl Machine {
             holders: 0,
             synchronises,
         };
-        let p = parameters;
         Machine {
             parameters: p.clone(),
             agenda: Agenda::new(),
@@ -359,6 +365,8 @@ impl Machine {
             segments: segments_of(layout, LINE_BYTES),
             names: Vec::new(),
             recorder: None,
+            checks: None,
+            queues: None,
             counters: Counters::default(),
         }
     }
@@ -413,6 +421,7 @@ impl Machine {
         for line in at.0 / LINE_BYTES..(at.0 + bytes).div_ceil(LINE_BYTES) {
             assert!(!self.pending.contains_key(&(line as u32)), "the device has a request under way for line {line}");
             self.lines[line as usize].device.bias = bias;
+            self.bias_was_set(line as u32);
         }
     }
 
@@ -440,6 +449,8 @@ impl Machine {
         let (line, class, now) = (message.line(), message.class(), self.agenda.now);
         if self.channel_to(message.receiver()).take_credit(key, line, class, now) {
             self.sends(key);
+        } else {
+            self.enters(Queue::WithoutCredit(message.receiver()), key, now);
         }
     }
 
@@ -449,7 +460,11 @@ impl Machine {
         let (name, quarters) = self.on_the_wire(&message);
         self.count(name);
         let (link, now) = (self.parameters.link.clone(), self.agenda.now);
-        let there = self.channel_to(message.receiver()).send(message.line(), now, quarters, &link);
+        let (receiver, class) = (message.receiver(), message.class());
+        let there = self.channel_to(receiver).send(message.line(), now, quarters, &link);
+        self.enters(Queue::Credits(receiver, class), 0, now);
+        self.serves(Queue::Link(receiver), now, there - link.crossing);
+        self.stays(Queue::Retry(receiver), now, there + link.acknowledge + link.crossing);
         if let Some(recorder) = &mut self.recorder {
             recorder.crosses(key, &message, now, there);
         }
@@ -460,10 +475,17 @@ impl Machine {
         if side == Side::Host { &mut self.to_host } else { &mut self.to_device }
     }
 
+    pub(super) fn channel(&self, receiver: Side) -> &Channel {
+        if receiver == Side::Host { &self.to_host } else { &self.to_device }
+    }
+
     /// A receiver has room for one more message of a class, and its sender has heard of it.
     fn has_room(&mut self, receiver: Side, class: Class) {
         let now = self.agenda.now;
-        for key in self.channel_to(receiver).give_back(class, now) {
+        let depart = self.channel_to(receiver).give_back(class, now);
+        self.leaves(Queue::Credits(receiver, class), 0, now);
+        for key in depart {
+            self.leaves(Queue::WithoutCredit(receiver), key, now);
             self.sends(key);
         }
     }

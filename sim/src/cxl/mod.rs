@@ -14,6 +14,8 @@
 //! | `dcoh.rs` | the device's coherence engine: its caches, its memory |
 //! | `gate.rs` | when lines are put into its caches |
 //! | `ports.rs` | its ports, and the requests that it may have under way |
+//! | `checks.rs` | what must hold at every transition of a checked run |
+//! | [`queues`] | the queues' probes |
 //! | `recorder.rs` | what is written down of a run |
 //! | `pcie.rs` | registers, interrupts, and DMA over PCIe |
 //! | [`parameters`] | what the machine is made of |
@@ -27,6 +29,7 @@
 //! The home agents' look-ups have no limit of their own. A copy changes when a home agent has decided, and the time that the
 //! snoop of a core takes is charged to whoever asked.
 
+mod checks;
 pub mod core;
 mod cores;
 mod dcoh;
@@ -40,10 +43,12 @@ pub mod machine;
 pub mod parameters;
 mod pcie;
 mod ports;
+pub mod queues;
 mod recorder;
 mod reorder;
 pub mod simulation;
 
+pub use checks::Mistake;
 pub use core::CxlCore;
 pub use device::CxlDevice;
 pub use dma::DmaDevice;

@@ -4,9 +4,11 @@ use conic_fabric::{LINE_BYTES, Line};
 
 use super::home::{From, Job};
 use super::machine::{Event, Machine, Wait};
+use super::queues::Queue;
 use crate::bytes::parts;
 use crate::pcie::{Sent, Tlps};
-use crate::protocol::cxl::Ask;
+use crate::probe::queues::Probed;
+use crate::protocol::cxl::{Ask, Side};
 
 /// A read of a DMA engine.
 #[derive(Clone, Debug)]
@@ -70,6 +72,7 @@ impl Machine {
         let number = engine.next_write;
         engine.next_write += 1;
         engine.writes.insert(number);
+        self.enters(Queue::DeviceWrites(agent as u16), number as u32, self.agenda.now);
         let pieces: Vec<(u64, u64)> = self.pcie.tlps().writes(at, from.len() as u64).collect();
         let end = at + from.len() as u64;
         for (piece, bytes) in pieces {
@@ -94,6 +97,7 @@ impl Machine {
     fn begin_piece(&mut self, piece: DmaPiece, agent: usize, start: u64) {
         let (line, is_read) = ((piece.at / LINE_BYTES) as u32, matches!(piece.what, What::Read(_)));
         let key = self.dma_pieces.insert(piece) as u32;
+        self.enters(Queue::Pieces, key, self.agenda.now);
         if let Some(recorder) = &mut self.recorder {
             let name = if is_read { "DMA read" } else { "DMA write" };
             recorder.asks_dma(key, line, name, agent, (self.agenda.now, start));
@@ -117,14 +121,23 @@ impl Machine {
             }
             What::Read(_) if piece.lines_left > 0 => {
                 self.count("MRd");
-                if self.pcie.tags().take(key, self.agenda.now) {
+                let has_tag = self.pcie.tags().take(key, self.agenda.now);
+                self.enters(if has_tag { Queue::ReadTags } else { Queue::WithoutTag }, key, self.agenda.now);
+                if has_tag {
                     let sent = self.pcie.request_read(key, self.agenda.now);
                     self.sent(key, sent);
                 }
             }
             What::Read(read) => {
                 self.dma_pieces.remove(key as usize);
-                if let Some(next) = self.pcie.tags().give(self.agenda.now) {
+                self.leaves(Queue::Pieces, key, self.agenda.now);
+                let next = self.pcie.tags().give(self.agenda.now);
+                match next {
+                    Some(next) => self.hands_over(Queue::ReadTags, key, next),
+                    None => self.leaves(Queue::ReadTags, key, self.agenda.now),
+                }
+                if let Some(next) = next {
+                    self.leaves(Queue::WithoutTag, next, self.agenda.now);
                     let sent = self.pcie.request_read(next, self.agenda.now);
                     self.sent(next, sent);
                 }
@@ -137,7 +150,14 @@ impl Machine {
     }
 
     fn sent(&mut self, key: u32, sent: Sent) {
+        if sent == Sent::Waits {
+            self.enters(Queue::WithoutWriteCredit, key, self.agenda.now);
+        }
         if let Sent::Arrives(there) = sent {
+            self.takes_wire(Side::Host, self.agenda.now, there);
+            if !matches!(self.dma_pieces[key as usize].what, What::Read(_)) {
+                self.enters(Queue::WriteCredits, key, self.agenda.now);
+            }
             if let Some(recorder) = &mut self.recorder {
                 let piece = &self.dma_pieces[key as usize];
                 let (name, line) = match piece.what {
@@ -159,17 +179,19 @@ impl Machine {
             What::Write(..) => {
                 self.dma_arrived += 1;
                 self.dma_order.push_back(key);
+                self.enters(Queue::RootPort, key, self.agenda.now);
                 self.dma_pieces[key as usize].arrived = self.dma_arrived;
             }
             What::Read(_) => self.dma_pieces[key as usize].arrived = self.dma_arrived,
             What::Interrupt(core) => {
                 self.dma_pieces.remove(key as usize);
+                self.leaves(Queue::Pieces, key, self.agenda.now);
                 let wakes = self.agenda.now + self.parameters.host.interrupt;
                 if let Some(recorder) = &mut self.recorder {
                     recorder.interrupts(self.cores[usize::from(core)].agent, (self.agenda.now, wakes));
                 }
                 self.agenda.at(wakes, Event::Interrupts(core));
-                return self.give_write_credit();
+                return self.give_write_credit(key);
             }
         }
         let allocate = self.parameters.cache.device_write_ways > 0;
@@ -202,6 +224,7 @@ impl Machine {
             return;
         }
         self.dma_order.pop_front();
+        self.leaves(Queue::RootPort, key, self.agenda.now);
         let parked = std::mem::take(&mut self.dma_parked);
         let waits = |job: &u32| match self.jobs[*job as usize].from {
             From::Dma(piece) => self.dma_must_wait(piece),
@@ -209,7 +232,10 @@ impl Machine {
         };
         let (later, now): (Vec<u32>, Vec<u32>) = parked.into_iter().partition(waits);
         self.dma_parked = later;
+        let (mut left, at) = (now.len() as u64, self.agenda.now);
         for job in now {
+            left -= 1;
+            self.leaves_before(Queue::BehindPosted, job, at, left);
             // Not here: the line that began is not done with its own turn.
             self.agenda.at(self.agenda.now, Event::AtHome(job));
         }
@@ -237,29 +263,37 @@ impl Machine {
             (false, _) => {}
             (true, Some(_)) => {
                 let recorder = &mut self.recorder;
+                let mut arrivals = Vec::new();
                 let there = self.pcie.complete(at, bytes, back, |at, there| {
+                    arrivals.push(there);
                     if let Some(recorder) = recorder {
                         recorder.completes(key, (at / LINE_BYTES) as u32, (back, there));
                     }
                 });
+                arrivals.into_iter().for_each(|arrives| self.takes_wire(Side::Device, back, arrives));
                 self.count("CplD");
                 self.agenda.at(there, Event::DmaDone(key));
             }
             (true, None) => {
-                if let What::Write(_, Some((agent, number))) = self.dma_pieces.remove(key as usize).what {
+                let piece = self.dma_pieces.remove(key as usize);
+                self.leaves(Queue::Pieces, key, self.agenda.now);
+                if let What::Write(_, Some((agent, number))) = piece.what {
                     self.engines.get_mut(&agent).expect("it wrote").writes.remove(&number);
+                    self.leaves(Queue::DeviceWrites(agent as u16), number as u32, self.agenda.now);
                     self.news(agent);
                 }
-                self.give_write_credit();
+                self.give_write_credit(key);
             }
         }
     }
 
     /// The root port has passed a posted write on.
-    fn give_write_credit(&mut self) {
+    fn give_write_credit(&mut self, key: u32) {
+        self.leaves(Queue::WriteCredits, key, self.agenda.now);
         let mut sent = Vec::new();
         self.pcie.give_write_credit(self.agenda.now, |id, there| sent.push((id, there)));
         for (id, there) in sent {
+            self.leaves(Queue::WithoutWriteCredit, id, self.agenda.now);
             self.sent(id, Sent::Arrives(there));
         }
     }
@@ -269,12 +303,15 @@ impl Machine {
         self.count("MMIO write");
         let root = self.agenda.now + self.parameters.pcie.core_to_root;
         let there = self.pcie.post_register_write(8, root);
+        self.takes_wire(Side::Device, root, there);
         if let Some(recorder) = &mut self.recorder {
             let agent = self.cores[usize::from(core)].agent;
             let times = [self.agenda.now, root, there];
             recorder.accesses_register(agent, (at / LINE_BYTES) as u32, "MMIO write", times, None);
         }
-        self.agenda.at(there + self.parameters.device.doorbell, Event::RegisterWritten(at, value));
+        let written = there + self.parameters.device.doorbell;
+        self.stays(Queue::RegisterWrites, self.agenda.now, written);
+        self.agenda.at(written, Event::RegisterWritten(at, value));
     }
 
     /// The device sends an interrupt's message (MSI-X) to a core: a posted write on CXL.io, behind those before it, and in no order
@@ -289,6 +326,7 @@ impl Machine {
         let key =
             self.dma_pieces.insert(DmaPiece { at: 0, bytes: 4, lines_left: 0, lines_to_begin: 0, arrived: 0, what })
                 as u32;
+        self.enters(Queue::Pieces, key, self.agenda.now);
         if let Some(recorder) = &mut self.recorder {
             recorder.is_to_interrupt(key);
         }
@@ -317,6 +355,7 @@ impl Machine {
         let p = self.parameters.pcie.clone();
         let root = self.agenda.now + p.core_to_root;
         let asked = self.pcie.request_register_read(root);
+        self.takes_wire(Side::Device, root, asked);
         let there = asked + p.register_read;
         // The answer's way is as long as that of the device's other packets; those are not told apart here.
         let wire = self.pcie.wire_time(u64::from(p.access_bytes + p.completion_overhead));
@@ -326,6 +365,7 @@ impl Machine {
             let answer = Some([there, back, back + p.core_to_root]);
             recorder.accesses_register(agent.into(), line, "MMIO read", times, answer);
         }
+        self.stays(Queue::RegisterReads, self.agenda.now, back + p.core_to_root);
         self.agenda.at(back + p.core_to_root, Event::RegisterRead(agent));
     }
 

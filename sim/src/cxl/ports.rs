@@ -8,6 +8,8 @@
 use std::collections::VecDeque;
 
 use super::machine::{Event, Machine};
+use super::queues::Queue;
+use crate::probe::queues::Probed;
 
 /// The port of the unit that moves packets, and that of the one that manages descriptors.
 pub(super) const PORTS: usize = 2;
@@ -23,6 +25,13 @@ pub(super) struct Port {
     looks_again: bool,
 }
 
+impl Port {
+    /// Requests that have not passed it.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
 impl Machine {
     /// A request of the device's logic comes to the port of the unit that it is of: what the unit that manages descriptors asks for are
     /// lines with words that synchronise.
@@ -32,6 +41,7 @@ impl Machine {
             recorder.is_to_pass(key);
         }
         self.ports[port].waiting.push_back((key, self.agenda.now));
+        self.enters(Queue::Port(port as u8), key, self.agenda.now);
         self.passes_port(port);
     }
 
@@ -41,9 +51,10 @@ impl Machine {
         self.passes_port(port);
     }
 
-    /// A request is done: whoever waits for its tag has it, the port first that did not have the last one.
-    pub(super) fn gives_tag(&mut self) {
+    /// A request, by its number, is done: whoever waits for its tag has it, the port first that did not have the last one.
+    pub(super) fn gives_tag(&mut self, key: u32) {
         self.in_flight.give(self.agenda.now);
+        self.leaves(Queue::Tags, key, self.agenda.now);
         let first = 1 - self.last_tag;
         self.passes_port(first);
         self.passes_port(1 - first);
@@ -70,6 +81,8 @@ impl Machine {
             state.waiting.pop_front();
             state.free_at = now + interval;
             self.last_tag = port;
+            self.leaves(Queue::Port(port as u8), key, now);
+            self.enters(Queue::Tags, key, now);
             self.note_access(key, asked, there);
             self.agenda.at(there, Event::LookedUp(key));
         }

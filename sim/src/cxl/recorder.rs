@@ -123,7 +123,7 @@ impl Machine {
     }
 
     /// What an agent is called: a core by its number, an engine as its program, with a number where several are called so.
-    fn agent_name(&self, agent: usize) -> String {
+    pub(super) fn agent_name(&self, agent: usize) -> String {
         if let Some(core) = self.cores.iter().position(|core| core.agent == agent) {
             return format!("core {core}");
         }

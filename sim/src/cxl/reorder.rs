@@ -19,6 +19,8 @@ use conic_fabric::Line;
 
 use super::home::From;
 use super::machine::{Machine, Wait};
+use super::queues::Queue;
+use crate::probe::queues::Probed;
 use crate::protocol::cxl::{Copy, Side};
 
 /// A load that was issued.
@@ -50,6 +52,11 @@ impl Reorder {
 
     pub(super) fn is_empty(&self) -> bool {
         self.loads.is_empty()
+    }
+
+    /// Loads that are under way, or have come and have not retired.
+    pub(super) fn len(&self) -> usize {
+        self.loads.len()
     }
 
     /// How many loads were issued: what a store that follows them retires after.
@@ -94,11 +101,15 @@ impl Machine {
     /// Issues a load of a line that a core does not have, without waiting for it: its value, unless the core must wait.
     pub(super) fn load_behind(&mut self, core: u16, line: u32) -> Option<Line> {
         let data = self.newest(line)?;
+        self.must_be_current(line, &data, "what a core loads");
         let comes = self.cores[usize::from(core)].is_prefetched(line);
         if !comes {
             self.start_load(core, line, false)?;
         }
-        self.cores[usize::from(core)].reorder.issue(line);
+        let reorder = &mut self.cores[usize::from(core)].reorder;
+        reorder.issue(line);
+        let number = reorder.issued() as u32;
+        self.enters(Queue::Reorder(core), number, self.agenda.now);
         Some(data)
     }
 
@@ -120,8 +131,12 @@ impl Machine {
     /// A line has come for whatever loads of a core are behind.
     pub(super) fn loads_have(&mut self, core: u16, line: u32) {
         let state = &mut self.cores[usize::from(core)];
+        let before = state.reorder.retired;
         if state.reorder.arrived(line) {
-            let agent = state.agent;
+            let (agent, after) = (state.agent, state.reorder.retired);
+            for number in before + 1..=after {
+                self.leaves_before(Queue::Reorder(core), number as u32, self.agenda.now, after - number);
+            }
             self.agenda.wake(agent, Wait::Retire, self.agenda.now);
         }
     }

@@ -80,7 +80,13 @@ impl CxlSimulation {
     /// # Errors
     ///
     /// If that will never be, or not before the limit.
+    ///
+    /// # Panics
+    ///
+    /// In a checked run, at the first fault of the machine: see [`Machine::check`].
     pub fn run(&mut self) -> Result<(), Failure> {
-        self.programs.run()
+        self.programs.run()?;
+        self.machine().borrow().check_end();
+        Ok(())
     }
 }

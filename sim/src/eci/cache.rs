@@ -2,6 +2,8 @@
 
 use super::core_state::Store;
 use super::machine::{CacheWork, Data, Event, Machine, Message, Wait, Waiter, What};
+use super::queues::Queue;
+use crate::probe::queues::Probed;
 use crate::protocol::homed::{Access, Copy, ToCache, ToHome};
 
 impl Machine {
@@ -40,18 +42,31 @@ impl Machine {
         }
         match access {
             Access::Hit => return true,
-            Access::Waits => line.waiters.push(waiter),
+            Access::Waits => {
+                line.waiters.push(waiter);
+                self.enters(Queue::Waiters, unit, self.agenda.now);
+            }
             Access::Miss(request) => {
                 line.waiters.push(waiter);
                 line.asked = self.agenda.now;
+                self.enters(Queue::Waiters, unit, self.agenda.now);
+                self.enters(Queue::Asked, unit, self.agenda.now);
                 self.begin_watch();
-                let at = self.transaction_unit_of(unit);
-                if let Some(work) = self.cache_units.begin(at, CacheWork::Request(unit, request)) {
-                    self.begin_cache_work(work);
-                }
+                self.ask_cache_unit(unit, CacheWork::Request(unit, request));
             }
         }
         false
+    }
+
+    /// Begins a transaction of a line, or lets it wait for its unit.
+    fn ask_cache_unit(&mut self, unit: u32, work: CacheWork) {
+        let at = self.transaction_unit_of(unit);
+        let began = self.cache_units.begin(at, work);
+        let queue = if began.is_some() { Queue::CacheUnit(at as u16) } else { Queue::CacheUnitWaits(at as u16) };
+        self.enters(queue, unit, self.agenda.now);
+        if let Some(work) = began {
+            self.begin_cache_work(work);
+        }
     }
 
     fn begin_cache_work(&mut self, work: CacheWork) {
@@ -70,10 +85,14 @@ impl Machine {
     }
 
     fn end_cache_work(&mut self, unit: u32) {
-        let at = self.transaction_unit_of(unit);
-        if let Some(next) = self.cache_units.end(at) {
-            self.begin_cache_work(next);
-        }
+        let (at, now) = (self.transaction_unit_of(unit), self.agenda.now);
+        let Some(next) = self.cache_units.end(at) else {
+            return self.leaves(Queue::CacheUnit(at as u16), unit, now);
+        };
+        let (CacheWork::Request(line, _) | CacheWork::Recall(line)) = next;
+        self.leaves(Queue::CacheUnitWaits(at as u16), line, now);
+        self.hands_over(Queue::CacheUnit(at as u16), unit, line);
+        self.begin_cache_work(next);
     }
 
     pub(super) fn arrived_at_cache(&mut self, message: Message) {
@@ -84,10 +103,7 @@ impl Machine {
                 if let Some(recorder) = &mut self.recorder {
                     recorder.recall_came(unit);
                 }
-                let at = self.transaction_unit_of(unit);
-                if let Some(work) = self.cache_units.begin(at, CacheWork::Recall(unit)) {
-                    self.begin_cache_work(work);
-                }
+                self.ask_cache_unit(unit, CacheWork::Recall(unit));
             }
             What::ToCache(ToCache::Grant { exclusive }) => {
                 self.granted(unit, exclusive, message.data.expect("a grant carries the line"));
@@ -138,6 +154,8 @@ impl Machine {
         line.cached.granted(exclusive);
         line.data = data;
         let waiters = std::mem::take(&mut line.waiters);
+        waiters.iter().for_each(|_| self.leaves(Queue::Waiters, unit, self.agenda.now));
+        self.leaves(Queue::Asked, unit, self.agenda.now);
         self.note_copy(unit);
         self.end_cache_work(unit);
         let mut again = Vec::new();
@@ -205,11 +223,12 @@ impl Machine {
         self.prefetch_ends(core);
     }
 
-    fn prefetch_ends(&mut self, core: u16) {
+    fn prefetch_ends(&mut self, by: u16) {
         let back = self.agenda.now + self.parameters.cache.l2_to_core;
-        let core = &mut self.cores[usize::from(core)];
+        let core = &mut self.cores[usize::from(by)];
         core.prefetches -= 1;
         let agent = core.agent;
+        self.leaves(Queue::Prefetches(by), 0, self.agenda.now);
         if self.agenda.wait_of(agent) == Wait::Prefetch {
             self.agenda.resume_at(agent, back);
         }
@@ -221,6 +240,7 @@ impl Machine {
     pub(super) fn push_store(&mut self, core: u16, store: Store) {
         let there = self.agenda.now + self.parameters.cache.core_to_l2;
         self.cores[usize::from(core)].stores.push_back(Store { there, ..store });
+        self.enters(Queue::StoreBuffer(core), store.unit, self.agenda.now);
         self.drain_at(core, there);
     }
 
@@ -254,7 +274,7 @@ impl Machine {
     /// Performs a core's stores to a line that have reached the second level.
     fn perform_stores(&mut self, core: u16, unit: u32) {
         let state = &mut self.cores[usize::from(core)];
-        let data = &mut self.cache[unit as usize].data;
+        let (data, before) = (&mut self.cache[unit as usize].data, state.stores.len());
         state.stores.retain(|store| {
             let performed = store.issued && store.unit == unit;
             if performed {
@@ -263,7 +283,10 @@ impl Machine {
             !performed
         });
         state.performed = self.agenda.now;
-        let agent = state.agent;
+        let (agent, performed) = (state.agent, before - state.stores.len());
+        for left in (0..performed as u64).rev() {
+            self.leaves_before(Queue::StoreBuffer(core), unit, self.agenda.now, left);
+        }
         self.written(core, unit);
         if self.agenda.wait_of(agent) == Wait::Stores {
             self.agenda.resume_at(agent, self.agenda.now + self.parameters.cache.l2_to_core);

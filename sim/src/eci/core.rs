@@ -6,8 +6,10 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
 use super::core_state::Store;
 use super::machine::{Data, Machine, Wait};
+use super::queues::Queue;
 use crate::combined::Combined;
 use crate::fiber::Fiber;
+use crate::probe::queues::Probed;
 
 /// A core of the modelled CPU, as its program sees it. Copies are the same core.
 #[derive(Clone, Copy)]
@@ -273,6 +275,8 @@ impl Core for EciCore<'_> {
             }
             if state.prefetches < most {
                 state.prefetches += 1;
+                let now = machine.agenda.now;
+                machine.enters(Queue::Prefetches(self.core), 0, now);
                 let most_late = machine.disturbances.prefetch_delay;
                 let late = if most_late > 0 { machine.draws.below(most_late) } else { 0 };
                 let there = machine.agenda.now + machine.parameters.cache.core_to_l2 + late;

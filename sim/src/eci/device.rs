@@ -5,7 +5,9 @@ use std::cell::RefCell;
 use conic_fabric::{Address, Arrival, Device, Grant, HomeAgent, Line, ReadTag, StateHint, Time};
 
 use super::machine::{Machine, Wait};
+use super::queues::Queue;
 use crate::fiber::Fiber;
+use crate::probe::queues::Probed;
 use crate::protocol::homed::Copy;
 
 /// The device, as its program sees it. It asks for nothing but its own lines: the requests of [`Device`] are not modelled, and
@@ -108,6 +110,8 @@ impl HomeAgent for EciDevice<'_> {
         self.take();
         self.with(|machine| {
             let arrival = machine.arrivals.pop_front()?;
+            let now = machine.agenda.now;
+            machine.leaves(Queue::Arrivals, arrival.id as u32, now);
             if let Some(recorder) = &mut machine.recorder {
                 recorder.hears(arrival.id);
             }

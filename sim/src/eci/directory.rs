@@ -4,20 +4,25 @@ use conic_fabric::{Arrival, Ask, Grant, ReadTag};
 
 use super::machine::{Data, DirectoryWork, Event, Machine, RecallState, Wait, What};
 use super::placement;
+use super::queues::Queue;
+use crate::probe::queues::Probed;
 use crate::protocol::homed::{Heard, ToCache, ToHome};
 
 /// From the link to the device's logic, and back.
-const IN: usize = 0;
-const OUT: usize = 1;
+pub(super) const IN: usize = 0;
+pub(super) const OUT: usize = 1;
 
 impl Machine {
     /// When a message that enters a slice now has passed it.
     fn pass(&mut self, unit: u32, direction: usize, carries_line: bool) -> u64 {
         let p = &self.parameters.directory;
         let slice = placement::slice_of(p, unit.into());
-        let begins = self.slices[slice][direction].max(self.agenda.now);
-        self.slices[slice][direction] = begins + if carries_line { p.line_time } else { p.header_time };
-        begins + p.pass
+        let (takes, passes) = (if carries_line { p.line_time } else { p.header_time }, p.pass);
+        let state = &mut self.slices[slice][direction];
+        let begins = state.until.max(self.agenda.now);
+        (state.until, state.messages, state.busy) = (begins + takes, state.messages + 1, state.busy + takes);
+        self.serves(Queue::Slice(slice as u8, direction as u8), self.agenda.now, begins + takes);
+        begins + passes
     }
 
     /// A message has come over the link. A request waits here for a slot; what ends a transaction does not.
@@ -25,9 +30,7 @@ impl Machine {
         let message = self.messages[key as usize];
         if let What::ToHome(ToHome::Request { .. }) = message.what {
             let at = self.directory_unit_of(message.unit);
-            if let Some(work) = self.directory_units.begin(at, DirectoryWork::Request(key)) {
-                self.begin_directory_work(work);
-            }
+            self.ask_directory_unit(at, DirectoryWork::Request(key));
         } else {
             self.passes(key);
         }
@@ -57,11 +60,34 @@ impl Machine {
         }
     }
 
-    fn end_directory_work(&mut self, unit: u32) {
-        let at = self.directory_unit_of(unit);
-        if let Some(next) = self.directory_units.end(at) {
-            self.begin_directory_work(next);
+    /// Begins a transaction, or lets it wait for its unit.
+    fn ask_directory_unit(&mut self, at: usize, work: DirectoryWork) {
+        let (line, began) = (self.line_of(&work), self.directory_units.begin(at, work));
+        let place = at as u16;
+        let queue = if began.is_some() { Queue::DirectoryUnit(place) } else { Queue::DirectoryUnitWaits(place) };
+        self.enters(queue, line, self.agenda.now);
+        if let Some(work) = began {
+            self.begin_directory_work(work);
         }
+    }
+
+    /// The line of a transaction.
+    fn line_of(&self, work: &DirectoryWork) -> u32 {
+        match work {
+            DirectoryWork::Request(key) => self.messages[*key as usize].unit,
+            DirectoryWork::Recall(unit) => *unit,
+        }
+    }
+
+    fn end_directory_work(&mut self, unit: u32) {
+        let (at, now) = (self.directory_unit_of(unit), self.agenda.now);
+        let Some(next) = self.directory_units.end(at) else {
+            return self.leaves(Queue::DirectoryUnit(at as u16), unit, now);
+        };
+        let line = self.line_of(&next);
+        self.leaves(Queue::DirectoryUnitWaits(at as u16), line, now);
+        self.hands_over(Queue::DirectoryUnit(at as u16), unit, line);
+        self.begin_directory_work(next);
     }
 
     /// A message reaches the line's entry.
@@ -119,6 +145,7 @@ impl Machine {
             }
         }
         self.arrivals.push_back(Arrival { line, ask, id });
+        self.enters(Queue::Arrivals, id as u32, self.agenda.now);
         self.tell_device();
     }
 
@@ -154,13 +181,12 @@ impl Machine {
         let before = self.recall_of.insert(unit, tag);
         assert!(before.is_none(), "line {unit} is being recalled already");
         self.recalls.insert(tag, RecallState { unit, ..RecallState::default() });
+        self.enters(Queue::Recalls, tag as u32, self.agenda.now);
         if let Some(recorder) = &mut self.recorder {
             recorder.begins_recall(unit, self.agenda.now);
         }
         let at = self.directory_unit_of(unit);
-        if let Some(work) = self.directory_units.begin(at, DirectoryWork::Recall(unit)) {
-            self.begin_directory_work(work);
-        }
+        self.ask_directory_unit(at, DirectoryWork::Recall(unit));
         ReadTag(tag)
     }
 
@@ -169,6 +195,7 @@ impl Machine {
         let state = self.recalls.remove(&tag).unwrap_or_else(|| panic!("recall {tag} is not in flight"));
         let unit = state.unit;
         self.recall_of.remove(&unit);
+        self.leaves(Queue::Recalls, tag as u32, self.agenda.now);
         let request = self.entries[unit as usize].unlock();
         if let Some(recorder) = &mut self.recorder {
             recorder.hears_of_recall(unit);

@@ -8,6 +8,7 @@ use slab::Slab;
 use super::core_state::CoreState;
 use super::parameters::EciParameters;
 use super::placement;
+use super::queues::Queue;
 use super::recorder::Recorder;
 use super::units::Units;
 use crate::agenda::{Agenda, HasAgenda};
@@ -15,6 +16,7 @@ use crate::draws::Draws;
 use crate::link::{Direction, mix};
 use crate::parameters::TimerParameters;
 use crate::probe::counters::{LinkCounters, MessageCounts};
+use crate::probe::queues::Queues;
 use crate::probe::segments_of;
 use crate::protocol::homed::{Cached, Entry, ToCache, ToHome};
 use crate::simulation::Failure;
@@ -161,6 +163,16 @@ pub(super) struct CacheUnit {
     pub(super) recall_holds: bool,
 }
 
+/// A direction of a slice of the directory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slice {
+    /// Until when it is occupied.
+    pub(super) until: u64,
+    /// Messages that have passed it, and for how long they have occupied it.
+    pub(super) messages: u64,
+    pub(super) busy: u64,
+}
+
 /// A CPU and a device, and everything between them.
 pub struct Machine {
     pub(super) parameters: EciParameters,
@@ -172,14 +184,14 @@ pub struct Machine {
     pub(super) cache: Vec<CacheUnit>,
     pub(super) cache_units: Units<CacheWork>,
     pub(super) messages: Slab<Message>,
-    to_home: Direction,
-    to_cache: Direction,
+    pub(super) to_home: Direction,
+    pub(super) to_cache: Direction,
     pub(super) entries: Vec<Entry>,
     /// The device's copies.
     pub(super) own: Vec<Data>,
     pub(super) directory_units: Units<DirectoryWork>,
-    /// Until when each slice is occupied by messages to the device, and from it.
-    pub(super) slices: [[u64; 2]; 2],
+    /// Each slice, for messages to the device, and from it.
+    pub(super) slices: [[Slice; 2]; 2],
     pub(super) arrivals: VecDeque<Arrival>,
     pub(super) recalls: BTreeMap<u64, RecallState>,
     /// The recall of each line.
@@ -196,6 +208,8 @@ pub struct Machine {
     pub(super) segments: Vec<(u64, String)>,
     /// Writes down what happens, where somebody wants to see it.
     pub(super) recorder: Option<Box<Recorder>>,
+    /// The probes of the queues, where somebody wants to see them.
+    pub(super) queues: Option<Box<Queues<Queue>>>,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -275,7 +289,7 @@ impl Machine {
             entries: vec![Entry::default(); units],
             own: vec![[0; MOST_WORDS]; units],
             directory_units: Units::new((p.directory.slices * p.directory.units) as usize, p.directory.transactions),
-            slices: [[0; 2]; 2],
+            slices: Default::default(),
             arrivals: VecDeque::new(),
             recalls: BTreeMap::new(),
             recall_of: BTreeMap::new(),
@@ -287,6 +301,7 @@ impl Machine {
             fault: None,
             segments: segments_of(layout, p.cache.line_bytes),
             recorder: None,
+            queues: None,
             counters: Counters::default(),
         }
     }
@@ -340,6 +355,7 @@ impl Machine {
             Some(_) => link.send_data(line, self.agenda.now),
             None => link.send_header(line, self.agenda.now),
         };
+        self.takes_link(&message.what, message.unit, there);
         let late =
             if self.disturbances.message_delay > 0 { self.draws.below(self.disturbances.message_delay) } else { 0 };
         if let Some(recorder) = &mut self.recorder {

@@ -9,6 +9,7 @@
 //! | `cache.rs`, `core_state.rs` | the CPU's side: second-level cache with its transaction units, first levels, stores |
 //! | `directory.rs` | the device's side: directory controller with its slices and units |
 //! | [`placement`] | which unit handles a line |
+//! | [`queues`] | the queues' probes |
 //! | `recorder.rs` | what is written down of a run |
 //! | [`units`] | units that handle a few transactions at a time |
 //! | [`parameters`] | what the machine is made of |
@@ -31,6 +32,7 @@ mod directory;
 pub mod machine;
 pub mod parameters;
 pub mod placement;
+pub mod queues;
 mod recorder;
 #[cfg(test)]
 mod sharing;

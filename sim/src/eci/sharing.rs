@@ -10,7 +10,7 @@ use conic_fabric::{Address, Ask, Core, Device, Grant, Home, HomeAgent, Layout, R
 use super::parameters::EciParameters;
 use super::recorder::tests::holds_all;
 use super::tests::parameters;
-use super::{Counters, Disturbances, EciCore, EciDevice, EciSimulation};
+use super::{Counters, Disturbances, EciCore, EciDevice, EciSimulation, Machine};
 use crate::draws::Draws;
 use crate::probe::Recording;
 use crate::simulation::Role;
@@ -202,6 +202,22 @@ fn shared(
     seed: u64,
     recorded: bool,
 ) -> (Counters, u64, Option<Recording>) {
+    let before = |machine: &mut Machine| {
+        if recorded {
+            machine.record(usize::MAX);
+        }
+    };
+    let after = |machine: &mut Machine| (machine.counters.clone(), machine.now(), machine.take_recording());
+    observed(parameters, (cores, recalls, seed), before, after)
+}
+
+/// Runs so many cores, with recalls or with evictions, from a seed; something is done with the machine before, and what is found after.
+pub(super) fn observed<T>(
+    parameters: &EciParameters,
+    (cores, recalls, seed): (usize, bool, u64),
+    before: impl FnOnce(&mut Machine),
+    after: impl FnOnce(&mut Machine) -> T,
+) -> T {
     let mut layout = Layout::new();
     layout.add("lines", LINES * 128, 128, Home::Nic, SynchronisingWords::NONE);
     let disturbances = Disturbances {
@@ -220,12 +236,9 @@ fn shared(
     }
     let (seen, draws) = (seen(), Draws::new(!seed));
     simulation.device("device", Role::Service, move |device| serves(device, recalls, seen, draws));
-    if recorded {
-        simulation.machine().borrow_mut().record(usize::MAX);
-    }
+    before(&mut simulation.machine().borrow_mut());
     simulation.run().unwrap_or_else(|failure| panic!("{cores} cores, seed {seed}: {failure}"));
-    let mut machine = simulation.machine().borrow_mut();
-    (machine.counters.clone(), machine.now(), machine.take_recording())
+    after(&mut simulation.machine().borrow_mut())
 }
 
 #[test]

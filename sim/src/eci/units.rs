@@ -34,6 +34,21 @@ impl<T> Units<T> {
         next
     }
 
+    /// Units.
+    pub fn number(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Transactions of a unit that are under way.
+    pub fn used(&self, unit: usize) -> u32 {
+        self.used[unit]
+    }
+
+    /// Those that wait for it.
+    pub fn waiting_at(&self, unit: usize) -> usize {
+        self.waiting[unit].len()
+    }
+
     /// What waits, with its unit.
     pub fn waiting(&self) -> impl Iterator<Item = (usize, &T)> {
         self.waiting.iter().enumerate().flat_map(|(unit, waiting)| waiting.iter().map(move |one| (unit, one)))

@@ -3,6 +3,7 @@
 use conic_fabric::Line;
 
 use crate::engine::ahead::prefetch;
+use crate::probe::queues::Probed;
 use crate::protocol::cache::Held;
 use crate::protocol::{Ask, Asker, Copy, ToHome, Version};
 

@@ -15,6 +15,7 @@ use super::queues::Queue;
 use super::recorder::Held;
 use super::{Machine, Wait as W};
 use crate::bytes::parts;
+use crate::probe::queues::Probed;
 
 impl Machine {
     /// Adds a device behind the PCIe link of node 0 and returns its number as an agent.

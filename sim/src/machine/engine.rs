@@ -10,6 +10,7 @@ use conic_fabric::{Address, LINE_BYTES};
 use slab::Slab;
 
 use crate::parameters::{CacheParameters, CoreParameters, EngineParameters, Parameters};
+use crate::probe::queues::Probed;
 use crate::protocol::Copy;
 
 use super::access::Step;

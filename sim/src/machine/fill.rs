@@ -1,6 +1,7 @@
 //! What arrives at a core: what it asked for, and snoops.
 
 use crate::engine::ahead::prefetch;
+use crate::probe::queues::Probed;
 use crate::protocol::cache::{self, Held};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome, Version};
 

@@ -27,6 +27,7 @@ use crate::engine::pages::Room;
 use crate::parameters::{NodeParameters, SnoopFilterParameters};
 use crate::probe::Cause;
 use crate::probe::counters::SnoopFilterCounters;
+use crate::probe::queues::Probed;
 use crate::protocol::home::Active;
 use crate::protocol::{Asker, ToHome};
 

@@ -1,5 +1,6 @@
 //! A node's home agents: what they send, and what that takes.
 
+use crate::probe::queues::Probed;
 use crate::protocol::home::{self, Action, Alone, LastLevel};
 use crate::protocol::{Ask, Asker, Copy, ToCore, ToHome, Version};
 

@@ -23,6 +23,7 @@ use super::queues::Queue;
 use super::recorder::Held;
 use super::{Event, Machine};
 use crate::bytes::{Part, parts};
+use crate::probe::queues::Probed;
 
 /// A TLP on its way, by the number of its [`Tlp`].
 #[derive(Clone, Copy, Debug)]

@@ -1,22 +1,12 @@
-//! The machine's queues, each with a probe: which there are, what they say of themselves, and whether the probes agree.
-//!
-//! Nothing of this changes a run. Where nobody asked for it, an entry or exit costs a look at whether anybody did.
+//! The machine's queues, each with a probe ([`crate::probe::queues`]): which there are, and what they say of themselves.
 
-mod levels;
 mod report;
 
-use std::collections::BTreeMap;
-
-use conic_fabric::Time;
-
 use crate::pcie::Way;
-use crate::probe::queue;
+use crate::probe::queues::{Miscount, Name, Probed, QueueReport};
 use crate::protocol::ToHome;
 
 use super::{COMPLETING, Machine};
-use levels::Changes;
-
-pub use report::QueueReport;
 
 /// A queue or a pool of credits of the machine; of a core, a node, one of its links or memory channels, or of the PCIe link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,28 +98,7 @@ pub const KINDS: [&str; 27] = [
     "PCIe",
 ];
 
-/// One call that is left out, to show that it is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Miscount {
-    /// Of which kind of queue: one of [`KINDS`].
-    pub kind: &'static str,
-    /// An exit, or an entry.
-    pub exit: bool,
-    /// The first that is left out, from 0.
-    pub number: u64,
-}
-
-/// The probes of a machine's queues.
-#[derive(Debug, Default)]
-pub(crate) struct Queues {
-    probes: BTreeMap<Queue, queue::Queue>,
-    miscount: Option<Miscount>,
-    /// Every change of a level, for a recording.
-    changes: Option<Changes>,
-}
-
-impl Queue {
-    /// Its kind, a place in [`KINDS`].
+impl Name for Queue {
     fn kind(self) -> &'static str {
         let place = match self {
             Queue::LineFill(_) => 0,
@@ -164,120 +133,31 @@ impl Queue {
     }
 }
 
-impl Queues {
-    /// Whether this call is the one to be left out.
-    fn leaves_out(&mut self, queue: Queue, exit: bool) -> bool {
-        let Some(miscount) = &mut self.miscount else { return false };
-        if miscount.kind != queue.kind() || miscount.exit != exit {
-            return false;
-        }
-        let this = miscount.number == 0;
-        miscount.number = miscount.number.wrapping_sub(1);
-        this
-    }
-
-    /// Tells a probe of entries or exits, so many at each time.
-    fn tell(&mut self, queue: Queue, changes: &[(u64, i64)], call: impl FnOnce(&mut queue::Queue)) {
-        call(self.probes.entry(queue).or_default());
-        if let Some(log) = &mut self.changes {
-            log.note(queue, changes);
-        }
-    }
-}
-
-/// Picoseconds as a time.
-fn time(picoseconds: u64) -> Time {
-    Time::from_picoseconds(picoseconds)
-}
-
-/// Entries and exits, as the machine's parts tell of them.
 impl Machine {
-    /// Somebody is in a queue since `at`.
-    #[inline(always)]
-    pub(crate) fn enters(&mut self, queue: Queue, who: u32, at: u64) {
-        if self.queues.is_some() {
-            self.note_entry(queue, who, at);
-        }
+    /// Leaves one call to a probe out: to show that [`Machine::queue_faults`] finds it.
+    pub fn miscount(&mut self, miscount: Miscount) {
+        self.leave_out(miscount);
     }
 
-    /// Somebody left a queue at `at`.
-    #[inline(always)]
-    pub(crate) fn leaves(&mut self, queue: Queue, who: u32, at: u64) {
-        if self.queues.is_some() {
-            self.note_exit(queue, who, at);
-        }
+    /// Begins a new window of every queue: a warm-up ends.
+    pub fn restart_queues(&mut self) {
+        self.restart_probes();
     }
 
-    /// What somebody had in a pool of credits, the next one has now.
-    #[inline(always)]
-    pub(crate) fn hands_over(&mut self, queue: Queue, from: u32, to: u32) {
-        if self.queues.is_some() {
-            self.note_hand_over(queue, from, to);
-        }
+    /// What the queues that anybody was in show of the window since the last restart; nothing where nobody asked for it with
+    /// [`crate::Options::queues`].
+    pub fn queue_reports(&self) -> Vec<QueueReport> {
+        self.reports()
     }
 
-    #[cold]
-    #[inline(never)]
-    fn note_entry(&mut self, queue: Queue, who: u32, at: u64) {
-        let says = self.says(queue);
-        self.tell_entry(queue, who, at, says);
+    /// Queues whose probes were told what cannot be, and how.
+    pub fn queue_faults(&self) -> Vec<String> {
+        self.find_faults()
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn note_exit(&mut self, queue: Queue, who: u32, at: u64) {
-        let says = self.says(queue);
-        self.tell_exit(queue, who, at, says);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn note_hand_over(&mut self, queue: Queue, from: u32, to: u32) {
-        let (now, says) = (self.now, self.says(queue));
-        self.tell_exit(queue, from, now, says.map(|says| says - 1));
-        self.tell_entry(queue, to, now, says);
-    }
-
-    fn tell_entry(&mut self, queue: Queue, who: u32, at: u64, says: Option<u64>) {
-        let Some(queues) = &mut self.queues else { return };
-        if !queues.leaves_out(queue, false) {
-            queues.tell(queue, &[(at, 1)], |probe| probe.enter(who, time(at), says));
-        }
-    }
-
-    fn tell_exit(&mut self, queue: Queue, who: u32, at: u64, says: Option<u64>) {
-        let now = self.now;
-        let Some(queues) = &mut self.queues else { return };
-        if !queues.leaves_out(queue, true) {
-            queues.tell(queue, &[(at, -1)], |probe| probe.leave(who, time(at), time(now), says));
-        }
-    }
-
-    /// Somebody comes to one server at `at`, which is done with it at `done`.
-    #[inline(always)]
-    pub(crate) fn serves(&mut self, queue: Queue, at: u64, done: u64) {
-        if self.queues.is_some() {
-            self.note_stay(queue, at, done, queue::Queue::serve);
-        }
-    }
-
-    /// Somebody comes at `at` and will leave at `until`.
-    #[inline(always)]
-    pub(crate) fn stays(&mut self, queue: Queue, at: u64, until: u64) {
-        if self.queues.is_some() {
-            self.note_stay(queue, at, until, queue::Queue::stay);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn note_stay(&mut self, queue: Queue, at: u64, until: u64, call: fn(&mut queue::Queue, Time, Time)) {
-        let Some(queues) = &mut self.queues else { return };
-        if !queues.leaves_out(queue, false) {
-            queues.tell(queue, &[(at, 1), (until, -1)], |probe| call(probe, time(at), time(until)));
-        }
-    }
-
+/// Entries and exits that take more than a call to tell of.
+impl Machine {
     /// What is under way for a line in a node: nothing, or something and its end, where that is known.
     pub(super) fn under_way(&self, node: usize, line: u32) -> Option<Option<u64>> {
         let record = &self.lines[line as usize];
@@ -292,7 +172,7 @@ impl Machine {
     /// under way, if anything was.
     #[inline(always)]
     pub(crate) fn line_was_handled(&mut self, node: usize, line: u32, before: Option<Option<u64>>) {
-        if self.queues.is_some() {
+        if self.is_probed() {
             self.note_line(node, line, before);
         }
     }
@@ -320,7 +200,7 @@ impl Machine {
     /// A message is at a node's home agents, where `before` requests for its line waited; `after` it was handled so many wait.
     #[inline(always)]
     pub(crate) fn requests_wait(&mut self, node: usize, line: u32, message: ToHome, before: usize, after: usize) {
-        if self.queues.is_some() {
+        if self.is_probed() {
             self.note_requests(Queue::Requests(node as u8), line, message, before, after);
         }
     }
@@ -330,17 +210,17 @@ impl Machine {
     fn note_requests(&mut self, queue: Queue, line: u32, message: ToHome, before: usize, after: usize) {
         let comes = matches!(message, ToHome::Request { .. } | ToHome::OrderedWrite { .. });
         if comes {
-            self.note_entry(queue, line, self.now);
+            self.enters(queue, line, self.now);
         }
         for _ in after..before + usize::from(comes) {
-            self.note_exit(queue, line, self.now);
+            self.leaves(queue, line, self.now);
         }
     }
 
     /// A message takes a link's flits, from when it is ready until its last flit has left.
     #[inline(always)]
     pub(crate) fn takes_link(&mut self, node: usize, line: u32, ready: u64, arrives: u64) {
-        if self.queues.is_some() {
+        if self.is_probed() {
             self.note_takes_link(node, line, ready, arrives);
         }
     }
@@ -357,7 +237,7 @@ impl Machine {
     #[inline(always)]
     pub(crate) fn takes_channel(&mut self, node: usize, line: u32, message: &'static str, begins: u64) {
         self.note_memory(node, line, message, begins);
-        if self.queues.is_some() {
+        if self.is_probed() {
             self.note_takes_channel(node, line, begins);
         }
     }
@@ -372,7 +252,7 @@ impl Machine {
     /// A transaction takes the PCIe link's wire, to be at the other end when it `arrives`.
     #[inline(always)]
     pub(crate) fn takes_wire(&mut self, way: Way, arrives: u64) {
-        if self.queues.is_some() {
+        if self.is_probed() {
             self.note_takes_wire(way, arrives);
         }
     }

@@ -6,6 +6,7 @@ use conic_fabric::Time;
 
 use crate::engine::Key;
 use crate::parameters::NodeParameters;
+use crate::probe::queues::Probed;
 use crate::probe::{Cause, Log, MessageRecord, OwnershipRecord, PlaceName, Recording, SpanRecord};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome};
 

@@ -37,6 +37,7 @@ use super::access::Step;
 use super::places::Place;
 use super::queues::Queue;
 use super::uncached::Kind;
+use crate::probe::queues::Probed;
 use crate::protocol::Ask;
 
 /// A load that was issued.

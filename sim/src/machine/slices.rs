@@ -27,6 +27,7 @@ use crate::entries::{Entries, Limits};
 use crate::link::Spread;
 use crate::parameters::{NodeParameters, Parameters};
 use crate::probe::Cause;
+use crate::probe::queues::Probed;
 use crate::protocol::{Asker, ToHome};
 
 use super::alone::Ahead;

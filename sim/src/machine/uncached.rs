@@ -23,6 +23,7 @@ use super::queues::Queue;
 use super::stores::Store;
 use super::{Event, Machine, Wait as W};
 use crate::bytes::line_bytes;
+use crate::probe::queues::Probed;
 
 /// What a line is to the cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

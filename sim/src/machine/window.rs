@@ -3,9 +3,9 @@
 use conic_fabric::Time;
 
 use crate::probe::counters::{Counters, MemoryCounters, Named};
+use crate::probe::queues::{Probed, QueueReport};
 
 use super::Machine;
-use super::queues::QueueReport;
 
 /// A stretch of a run, for a report.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Looked {
 impl Machine {
     /// Switches the probes of the queues on, as [`super::Options::queues`] does, on a machine on which nothing has happened.
     pub fn probe_queues(&mut self) {
-        self.queues.get_or_insert_default();
+        self.begin_probes();
     }
 
     /// All counters now.

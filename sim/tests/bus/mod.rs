@@ -3,6 +3,7 @@
 
 mod bridge;
 mod occupancy;
+mod queues;
 mod random;
 
 use std::cell::RefCell;

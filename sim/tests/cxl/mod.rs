@@ -1,12 +1,14 @@
 //! The modelled host with a device behind CXL: unloaded latencies as the platform's relations have them, streams against slot
 //! arithmetic, ordering, capacity, and random programs whose every value is checked.
 
+mod checks;
 mod installs;
 mod interrupt;
 mod latency;
 mod link;
 mod order;
 mod pushed;
+mod queues;
 mod random;
 mod recorded;
 mod stream;

@@ -142,7 +142,10 @@ pub fn observed_calls(question: &Calls, observer: &mut dyn Observer<Machine>) ->
         let counters = || core.machine().borrow().counters.clone();
         // The counters and the answers of "try again", when the first call begins that counts.
         let mut before = (Counters::default(), 0);
-        let begins = || before = (counters(), host.borrow().try_agains());
+        let begins = || {
+            core.machine().borrow_mut().restart_queues();
+            before = (counters(), host.borrow().try_agains());
+        };
         let timed = calling.time(
             || core.now(),
             begins,

@@ -89,6 +89,13 @@ fn place(question: &Frames) -> (Layout, NicLines) {
     (layout, lines)
 }
 
+/// Begins a window of the machine's queues with the first frame that counts.
+fn begin_window(core: &EciCore<'_>, question: &Frames, number: u64) {
+    if number == question.frames.0 {
+        core.machine().borrow_mut().restart_queues();
+    }
+}
+
 fn features(question: &Frames) -> Features {
     Features { prefetch: question.prefetch, ..Features::HOMED }
 }
@@ -127,6 +134,7 @@ pub fn observed_transmit(question: &Frames, observer: &mut dyn Observer<Machine>
         let mut host = lines.host([*core; 2], features(&asked));
         let mut frame = vec![0; asked.bytes];
         for number in 0..asked.frames.0 + asked.frames.1 {
+            begin_window(core, &asked, number);
             fill(&mut frame, number);
             begins.set(core.now());
             let taken = host.transmit.try_transmit(&frame).expect("the frame fits");
@@ -218,6 +226,7 @@ pub fn observed_receive(
         let port = asked.around.port(&asked.machine);
         let (mut frame, mut right) = (vec![0; asked.bytes], vec![0; asked.bytes]);
         for number in 0..asked.frames.0 + asked.frames.1 {
+            begin_window(core, &asked, number);
             let begins = core.now();
             let beat = match arrives {
                 Arrives::WithTheLoad => begins,

@@ -445,7 +445,9 @@ fn take_back<D: Device>(
             fill(&mut right, number, made);
             assert!(number == next && frame == right, "packet {next} came back wrong");
             if number == question.packets.0 {
-                before = engine_.machine().borrow().counters.clone();
+                let mut machine = engine_.machine().borrow_mut();
+                machine.restart_queues();
+                before = machine.counters.clone();
             }
             let (back, out) = (engine_.now(), engine_.now() + stage);
             engine_.note_span(TRANSMIT_STAGE, back, out);

@@ -1,97 +1,28 @@
-//! What the probes of the queues show, and whether it can be right.
-
-use conic_fabric::Time;
-use serde::Serialize;
+//! What the machine's queues say of themselves.
 
 use crate::machine::{COMPLETING, Machine};
 use crate::pcie::Way;
-use crate::probe::occupancy::Little;
-use crate::probe::queue;
+use crate::probe::queues::{Probed, Queues};
 
-use super::{Miscount, Queue, time};
+use super::Queue;
 
-/// What the probe of one queue shows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct QueueReport {
-    /// What it is: one of [`super::KINDS`].
-    pub kind: &'static str,
-    /// Whose: `host core 0`, `NIC to host 1`, `host memory 3`.
-    pub of: String,
-    /// Most that it has room for, where it has a limit.
-    pub limit: Option<u64>,
-    /// Its window.
-    pub little: Little,
-}
+impl Probed for Machine {
+    type Queue = Queue;
 
-impl Machine {
-    /// Leaves one call to a probe out: to show that [`Machine::queue_faults`] finds it.
-    pub fn miscount(&mut self, miscount: Miscount) {
-        if let Some(queues) = &mut self.queues {
-            queues.miscount = Some(miscount);
-        }
+    #[inline(always)]
+    fn probes(&self) -> &Option<Box<Queues<Queue>>> {
+        &self.queues
     }
 
-    /// Begins a new window of every queue: a warm-up ends.
-    pub fn restart_queues(&mut self) {
-        let end = self.last_change();
-        if let Some(queues) = &mut self.queues {
-            queues.probes.values_mut().for_each(|probe| probe.restart(end));
-        }
+    #[inline(always)]
+    fn probes_mut(&mut self) -> &mut Option<Box<Queues<Queue>>> {
+        &mut self.queues
     }
 
-    /// What the queues that anybody was in show of the window since the last restart; nothing where nobody asked for it with
-    /// [`crate::Options::queues`].
-    pub fn queue_reports(&self) -> Vec<QueueReport> {
-        let end = self.last_change();
-        let probes = self.queues.iter().flat_map(|queues| &queues.probes);
-        let report = |(&queue, probe): (&Queue, &queue::Queue)| QueueReport {
-            kind: queue.kind(),
-            of: self.owner(queue),
-            limit: self.limit_of(queue),
-            little: probe.little(end),
-        };
-        probes.map(report).filter(|report| report.little.arrivals + report.little.carried_in > 0).collect()
+    fn present(&self) -> u64 {
+        self.now
     }
 
-    /// Queues whose probes were told what cannot be: where the integral of the occupancy is not the sum of the stays, where
-    /// the probe does not hold what the queue does, where more were inside than there is room for, where a server was taken
-    /// for another time or number than it counted itself.
-    pub fn queue_faults(&self) -> Vec<String> {
-        let Some(queues) = &self.queues else { return Vec::new() };
-        let end = self.last_change();
-        let mut faults = Vec::new();
-        for queue in self.all_queues() {
-            let mut probe = queues.probes.get(&queue).cloned().unwrap_or_default();
-            let name = self.name_of(queue);
-            let little = probe.little(end);
-            if !little.holds() {
-                let (area, residence, calls) = (little.area, little.residence, little.faults);
-                faults.push(format!("{name}: occupancy {area} ps, stays {residence} ps, {calls} calls that cannot be"));
-            }
-            let inside = probe.level(end);
-            if let Some(holds) = self.holds_at_end(queue, end.picoseconds()).filter(|&holds| holds != inside) {
-                faults.push(format!("{name}: it holds {holds}, and {inside} came and did not leave"));
-            }
-            if let Some(limit) = self.limit_of(queue).filter(|&limit| little.maximum_occupancy > limit) {
-                faults.push(format!("{name}: {} at once, and there is room for {limit}", little.maximum_occupancy));
-            }
-            let served = probe.served();
-            if let Some((entries, busy)) = self.served_by(queue)
-                && (entries != served.entries || busy.is_some_and(|busy| busy != served.busy_picoseconds))
-            {
-                faults.push(format!("{name}: it counted {entries} and {busy:?} ps, the probe {served:?}"));
-            }
-        }
-        faults
-    }
-
-    /// When a probe was last told of something, or now.
-    fn last_change(&self) -> Time {
-        let probes = self.queues.iter().flat_map(|queues| queues.probes.values());
-        probes.map(queue::Queue::latest).fold(time(self.now), Time::max)
-    }
-
-    /// Every queue that the machine has.
     fn all_queues(&self) -> Vec<Queue> {
         let of_core = [
             Queue::LineFill,
@@ -131,12 +62,6 @@ impl Machine {
         all
     }
 
-    /// What a queue is called.
-    pub(super) fn name_of(&self, queue: Queue) -> String {
-        format!("{}: {}", self.owner(queue), queue.kind())
-    }
-
-    /// Whose a queue is.
     fn owner(&self, queue: Queue) -> String {
         const SIDES: [&str; 2] = ["host", "NIC"];
         let side = |node: u8| SIDES[usize::from(node)];
@@ -165,7 +90,6 @@ impl Machine {
         }
     }
 
-    /// How many a queue has room for.
     fn limit_of(&self, queue: Queue) -> Option<u64> {
         let core = &self.parameters.core;
         let agent = |agent: u16| &self.agents[usize::from(agent)];
@@ -184,8 +108,7 @@ impl Machine {
         })
     }
 
-    /// What a queue says that it holds, at every moment; none where it does not know, or not between two calls.
-    pub(super) fn says(&self, queue: Queue) -> Option<u64> {
+    fn says(&self, queue: Queue) -> Option<u64> {
         let agent = |agent: u16| &self.agents[usize::from(agent)];
         Some(match queue {
             Queue::LineFill(id) => agent(id).fills.len(),
@@ -209,7 +132,6 @@ impl Machine {
         } as u64)
     }
 
-    /// What a queue holds at the end of a run.
     fn holds_at_end(&self, queue: Queue, end: u64) -> Option<u64> {
         let lines = |node: u8| (0..self.lines.len() as u32).filter_map(move |line| self.under_way(node.into(), line));
         let actives = |node: u8| {
@@ -226,7 +148,6 @@ impl Machine {
         })
     }
 
-    /// What a server has counted itself: entries, and the picoseconds for which it was taken where those are whole.
     fn served_by(&self, queue: Queue) -> Option<(u64, Option<u64>)> {
         match queue {
             Queue::Slice(node, slice) => {
