@@ -102,6 +102,9 @@ struct receive_queue {
 	uint32_t back;
 	/* The most bytes of a packet for which an mbuf of the region needs no change. */
 	uint32_t room;
+	/* From this many bytes on a packet in no mbuf of the queue's mempools is pointed to rather than copied. */
+	uint32_t attach_from;
+	/* Where those are; none where the region's mbufs are another mempool's. */
 	struct conic_class mbufs;
 	uint8_t *base;
 	uint32_t idle;

@@ -3,6 +3,7 @@
 //! Skipped, visibly, where DPDK or its drivers' headers cannot be had.
 
 mod examples;
+mod mempools;
 mod modes;
 mod offloads;
 mod queues;
