@@ -2,12 +2,13 @@
 
 use std::process::Command;
 
-use conic_client::Client;
+use conic_client::{Client, Options, Queue};
 use conic_fabric::Time;
 
-use crate::modes::every_mode;
+use crate::modes::{CLIENT, every_mode};
 use crate::testpmd::{
     Testpmd, alone, counter, daemon, driver, exchange, folder, frame, options, program, swapped, wait_for_echo,
+    wait_until,
 };
 
 /// The first mempool that comes has its mbufs in every device's memory.
@@ -67,4 +68,27 @@ fn mbufs_with_pinned_buffers_come_back_to_their_mempool() {
         assert!(counter(&log, "rx_copied") >= (ROUNDS * AT_ONCE) as u64, "{log}");
         assert_eq!((counter(&log, "ring_faults"), counter(&log, "buffers_refused")), (0, 0), "{log}");
     }
+}
+
+/// Queues start with their device: who wants one to start later is told that it does not.
+#[test]
+fn a_queue_that_is_to_start_later_is_refused() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let _nic = daemon(folder.path(), &[]);
+    let (client, mut queues): (Client, Vec<Queue>) =
+        Client::attach(&folder.path().join("nic.sock"), &Options { mac: Some(CLIENT), ..options() }).expect("a NIC");
+    let mut testpmd = Testpmd::start(&driver, folder.path(), &[], "", &["--forward-mode=macswap"]);
+    testpmd.say("port stop 0");
+    for (kind, reason) in [("rxq", "(rx_deferred_start)"), ("txq", "(tx_deferred_start)")] {
+        testpmd.say(&format!("port 0 {kind} 0 deferred_start on"));
+        testpmd.say("port start 0");
+        wait_until("it is refused", || testpmd.log().contains(reason));
+        testpmd.say(&format!("port 0 {kind} 0 deferred_start off"));
+    }
+    testpmd.say("port start 0");
+    testpmd.say("start");
+    wait_for_echo(&mut queues[0], &frame(client.mac(), 60, 0), swapped, &testpmd);
+    testpmd.end();
 }
