@@ -92,3 +92,12 @@ fn a_queue_that_is_to_start_later_is_refused() {
     wait_for_echo(&mut queues[0], &frame(client.mac(), 60, 0), swapped, &testpmd);
     testpmd.end();
 }
+
+/// Also those that the NIC, or the library below, counts on.
+#[test]
+fn all_counters_can_be_set_back() {
+    let _alone = alone();
+    let Some(_driver) = driver() else { return };
+    let output = Command::new(program("reset")).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "all as it should be\n");
+}
