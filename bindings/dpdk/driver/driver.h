@@ -102,6 +102,9 @@ struct receive_queue {
 	uint32_t back;
 	/* The most bytes of a packet for which an mbuf of the region needs no change. */
 	uint32_t room;
+	/* From this many bytes on a packet in no mbuf of the queue's mempools is pointed to rather than copied. */
+	uint32_t attach_from;
+	/* Where those are; none where the region's mbufs are another mempool's. */
 	struct conic_class mbufs;
 	uint8_t *base;
 	uint32_t idle;
@@ -146,6 +149,13 @@ struct transmit_queue {
 	uint64_t buffers[CONIC_BURST];
 } __rte_cache_aligned;
 
+/* What only grows, as it stood when the counters were set back. */
+struct baseline {
+	uint64_t reconnects;
+	uint64_t ring;
+	uint64_t refused;
+};
+
 /* A device; `dev_private` of its ethdev. */
 struct device {
 	struct rte_eth_dev *dev;
@@ -161,6 +171,7 @@ struct device {
 	uint32_t longest_joined;
 	uint64_t reconnects;
 	uint64_t link_downs;
+	struct baseline baseline;
 	/* Whether the link was up when it was watched last, and after how many reconnections. */
 	bool was_up;
 	uint64_t watched_reconnects;

@@ -166,6 +166,11 @@ static int receive_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t descr
 	uint64_t offloads;
 
 	RTE_SET_USED(descriptors);
+	if (conf->rx_deferred_start) {
+		CONIC_LOG(ERR, "port %u: receive queue %u: queues start with their device alone, not later (rx_deferred_start)\n",
+			  dev->data->port_id, index);
+		return -ENOTSUP;
+	}
 	if (queue == NULL)
 		queue = rte_zmalloc_socket("conic receive", sizeof(*queue), RTE_CACHE_LINE_SIZE, socket);
 	if (queue == NULL)
@@ -205,7 +210,11 @@ static int transmit_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t desc
 	struct transmit_queue *queue = device->transmit[index];
 
 	RTE_SET_USED(descriptors);
-	RTE_SET_USED(conf);
+	if (conf->tx_deferred_start) {
+		CONIC_LOG(ERR, "port %u: transmit queue %u: queues start with their device alone, not later (tx_deferred_start)\n",
+			  dev->data->port_id, index);
+		return -ENOTSUP;
+	}
 	if (queue == NULL)
 		queue = rte_zmalloc_socket("conic transmit", sizeof(*queue), RTE_CACHE_LINE_SIZE, socket);
 	if (queue == NULL)

@@ -18,7 +18,10 @@ struct pool {
 	void *stack[];
 };
 
-/* Takes what is free out of the regions that a mempool's mbufs lie in. From then on it has none of them to give. */
+/*
+ * Takes what is free out of the regions that a mempool's mbufs lie in, where their device does not run. From then on the mempool has none of
+ * theirs to give.
+ */
 static void take_back(const struct rte_mempool *mempool, struct pool *pool)
 {
 	pool->is_placed = false;
@@ -192,14 +195,14 @@ static unsigned int available(const struct rte_mempool *mempool)
 	return count;
 }
 
-/* Whether a mempool's objects are mbufs of which each fits before and into a buffer. */
+/* Whether a mempool's objects are mbufs of which each fits before and into a buffer. Those whose data lie elsewhere for good do not. */
 static bool is_of_mbufs(const struct rte_mempool *mempool)
 {
 	const struct rte_pktmbuf_pool_private *private = rte_mempool_get_priv((struct rte_mempool *)(uintptr_t)mempool);
 	uint32_t before = (CONIC_PLACES - 1) * RTE_CACHE_LINE_SIZE + RTE_MEMPOOL_HEADER_BYTES;
 
 	return mempool->header_size == RTE_MEMPOOL_HEADER_BYTES && mempool->private_data_size >= sizeof(*private) &&
-	       private->mbuf_priv_size <= RTE_PKTMBUF_HEADROOM && private->mbuf_data_room_size >= RTE_PKTMBUF_HEADROOM &&
+	       (private->flags & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) == 0 && private->mbuf_priv_size <= RTE_PKTMBUF_HEADROOM && private->mbuf_data_room_size >= RTE_PKTMBUF_HEADROOM &&
 	       before + mempool->elt_size + mempool->trailer_size <= 1u << CONIC_LARGE_SHIFT;
 }
 

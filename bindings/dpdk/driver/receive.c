@@ -6,7 +6,22 @@
 /* Empty polls after which a queue looks whether it has to move on to another region. */
 #define POLLS_BETWEEN_LOOKS 1024
 
-/* Says where the mbufs of the queue's region are, and what they are rearmed with. */
+/* Whether the mbufs of a queue's region are of a mempool that it receives into. */
+static bool is_of_its_pools(const struct receive_queue *queue, const struct region *region)
+{
+	for (uint16_t i = 0; i < queue->pool_count; i++)
+		if (queue->pools[i] == region->owner)
+			return true;
+	return false;
+}
+
+/* Whether a mempool's mbufs have buffers outside that are theirs for good. */
+static bool is_pinned(struct rte_mempool *pool)
+{
+	return (rte_pktmbuf_priv_flags(pool) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) != 0;
+}
+
+/* Says where the mbufs are that the queue receives into in place, and what they are rearmed with. */
 static void settle(struct receive_queue *queue)
 {
 	struct region *region = queue->region;
@@ -14,13 +29,18 @@ static void settle(struct receive_queue *queue)
 
 	queue->base = region->layout.base;
 	memset(&queue->mbufs, 0, sizeof(queue->mbufs));
-	if (region->mbufs > 0)
+	/* A packet that comes into another mempool's mbuf is copied or pointed to: that mempool may be freed under this queue. */
+	if (region->mbufs > 0 && is_of_its_pools(queue, region))
 		queue->mbufs = region->layout.classes[CONIC_LARGE];
 	queue->back = CONIC_HEADROOM - RTE_MEMPOOL_HEADER_BYTES;
 	queue->room = region->placed_room;
 	rte_mbuf_refcnt_set(&sample, 1);
 	sample.data_off = region->placed_element;
 	memcpy(&queue->rearm, &sample.rearm_data, sizeof(queue->rearm));
+	queue->attach_from = queue->device->attach_from;
+	/* An mbuf with a buffer of its own outside points nowhere else: freed, it would not come back to its mempool. */
+	if (queue->pool_count > 0 && is_pinned(queue->pools[queue->pool_count - 1]))
+		queue->attach_from = UINT32_MAX;
 }
 
 /* Frees what was received and not handed out. */
@@ -140,7 +160,9 @@ static struct rte_mbuf *attach(struct receive_queue *queue, uint64_t address, ui
 	class = &region->layout.classes[CONIC_LARGE];
 	if (address - class->start >= class->bytes)
 		class = &region->layout.classes[CONIC_JUMBO];
-	before = RTE_MIN(address & ((UINT64_C(1) << class->shift) - 1), (uint64_t)RTE_PKTMBUF_HEADROOM);
+	/* In front of it may lie another mempool's mbuf, whose private bytes are kept. */
+	before = RTE_MIN(address & ((UINT64_C(1) << class->shift) - 1),
+			 (uint64_t)(region->mbufs > 0 ? region->placed_element : RTE_PKTMBUF_HEADROOM));
 	rte_pktmbuf_attach_extbuf(mbuf, queue->base + address - before, RTE_BAD_IOVA,
 				  RTE_MIN(before + class->room, (uint64_t)UINT16_MAX), shared);
 	/* None of its own: the region stays for as long as it points there. */
@@ -163,7 +185,7 @@ static __rte_noinline struct rte_mbuf *bring(struct receive_queue *queue, const 
 		queue->counters.bad++;
 		return NULL;
 	}
-	if (length >= queue->device->attach_from) {
+	if (length >= queue->attach_from) {
 		mbuf = attach(queue, address, length);
 		if (mbuf != NULL)
 			return mbuf;

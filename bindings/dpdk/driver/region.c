@@ -23,18 +23,20 @@ static void take_large(struct region *region)
 			region->taken[(some[i] - large->start) >> large->shift] = 1;
 }
 
-/* Its mempool is about to go: the mbufs that are free are kept for the next. What the NIC or a queue still has is not taken. */
-void conic_region_take_back(struct region *region)
+/* Whether its device runs. */
+static bool is_running(const struct region *region)
 {
-	if (region->device != NULL)
-		take_large(region);
+	return region->device != NULL && region->device->dev->data->dev_started;
 }
 
-/* There are no mbufs in it any more. */
-void conic_region_clear(struct region *region)
+/*
+ * Its mempool is about to go: the mbufs that are free are kept for the next. What the NIC or a queue still has is not taken, nor is
+ * anything while the device runs, with another mempool: it would have nothing to receive into.
+ */
+void conic_region_take_back(struct region *region)
 {
-	region->owner = NULL;
-	region->mbufs = 0;
+	if (region->device != NULL && !is_running(region))
+		take_large(region);
 }
 
 /* No mbufs come into it: its large buffers are for packets alone. */
@@ -52,6 +54,15 @@ void conic_region_give_up(struct region *region)
 			conic_memory_give(region->memory, &at, 1);
 		region->taken[i] = 0;
 	}
+}
+
+/* There are no mbufs in it any more; nor will there be any, if its device goes on meanwhile. */
+void conic_region_clear(struct region *region)
+{
+	region->owner = NULL;
+	region->mbufs = 0;
+	if (is_running(region))
+		conic_region_give_up(region);
 }
 
 /* Unmaps the regions that no device is in and of which nothing may be used. What is in the list stays there: others go through it. */

@@ -103,6 +103,31 @@ int conic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
 }
 #endif
 
+/* What only grows: reconnections, and what was found wrong on all halves. */
+static struct baseline grown(const struct device *device)
+{
+	/* Relaxed: a count alone, which goes with nothing else. */
+	struct baseline all = { .reconnects = __atomic_load_n(&device->reconnects, __ATOMIC_RELAXED) };
+	struct conic_half_faults faults;
+
+	for (uint32_t i = 0; i < device->queues; i++) {
+		const struct conic_half *halves[] = { device->senders[i], device->receivers[i] };
+
+		for (unsigned int each = 0; each < RTE_DIM(halves); each++) {
+			conic_half_faults(halves[each], &faults);
+			all.ring += faults.ring;
+			all.refused += faults.not_a_buffer + faults.freed_twice;
+		}
+	}
+	return all;
+}
+
+/* A count since it stood at `before`; what was read beside a queue that moved on may have been too much. */
+static uint64_t since(uint64_t count, uint64_t before)
+{
+	return count > before ? count - before : 0;
+}
+
 int conic_stats_reset(struct rte_eth_dev *dev)
 {
 	struct device *device = dev->data->dev_private;
@@ -114,6 +139,7 @@ int conic_stats_reset(struct rte_eth_dev *dev)
 			memset(&device->transmit[i]->counters, 0, sizeof(device->transmit[i]->counters));
 	}
 	device->link_downs = 0;
+	device->baseline = grown(device);
 	return 0;
 }
 
@@ -135,26 +161,19 @@ int conic_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *into, unsign
 	struct device *device = dev->data->dev_private;
 	struct receive_counters receive;
 	struct transmit_counters transmit;
-	struct conic_half_faults faults, all = { 0 };
 	struct conic_port_state state;
+	struct baseline all;
 
 	if (count < RTE_DIM(names) || into == NULL)
 		return RTE_DIM(names);
 	sums(dev, &receive, &transmit);
 	conic_port_look(device->port, &state);
-	for (uint32_t i = 0; i < device->queues; i++) {
-		const struct conic_half *halves[] = { device->senders[i], device->receivers[i] };
-
-		for (unsigned int each = 0; each < RTE_DIM(halves); each++) {
-			conic_half_faults(halves[each], &faults);
-			all.ring += faults.ring;
-			all.not_a_buffer += faults.not_a_buffer + faults.freed_twice;
-		}
-	}
+	all = grown(device);
 	const uint64_t values[] = {
 		receive.direct, receive.attached, receive.copied, receive.too_long, receive.bad, transmit.direct,
-		transmit.chained, transmit.copied, transmit.no_buffer, transmit.bad, device->link_downs, device->reconnects, all.ring,
-		all.not_a_buffer, state.promiscuous,
+		transmit.chained, transmit.copied, transmit.no_buffer, transmit.bad, device->link_downs,
+		since(all.reconnects, device->baseline.reconnects), since(all.ring, device->baseline.ring),
+		since(all.refused, device->baseline.refused), state.promiscuous,
 	};
 	RTE_BUILD_BUG_ON(RTE_DIM(values) != RTE_DIM(names));
 	for (unsigned int i = 0; i < RTE_DIM(values); i++)

@@ -4,6 +4,7 @@
 
 mod asked;
 mod examples;
+mod mempools;
 mod modes;
 mod offloads;
 mod queues;

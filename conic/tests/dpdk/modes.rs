@@ -148,7 +148,8 @@ fn check_generated(queue: &mut Queue, testpmd: &mut Testpmd, mode: &str, length:
     receive_for(queue, Time::from_nanoseconds(300_000_000));
 }
 
-fn every_mode(driver: &Path, eal: &[&str]) -> String {
+/// Takes testpmd through its modes, and gives its log.
+pub fn every_mode(driver: &Path, eal: &[&str], more: &[&str]) -> String {
     let folder = folder();
     let _nic = open_daemon(folder.path());
     let with_mac = conic_client::Options { mac: Some(CLIENT), ..options() };
@@ -157,7 +158,7 @@ fn every_mode(driver: &Path, eal: &[&str]) -> String {
     let peer = format!("--eth-peer=0,{}", CLIENT.map(|byte| format!("{byte:02x}")).join(":"));
     let noisy = ["--noisy-tx-sw-buffer-size=64", "--noisy-tx-sw-buffer-flushtime=5", "--noisy-lkup-memory=1"];
     let arguments: Vec<&str> =
-        [&[peer.as_str(), "--noisy-lkup-num-reads=8", "--noisy-lkup-num-writes=2"][..], &noisy].concat();
+        [&[peer.as_str(), "--noisy-lkup-num-reads=8", "--noisy-lkup-num-writes=2"][..], &noisy, more].concat();
     let mut testpmd = Testpmd::start(driver, folder.path(), eal, "", &arguments);
     run_mode(queue, &mut testpmd, "io", &packets(CLIENT, GROUP), unchanged);
     run_mode(queue, &mut testpmd, "mac", &packets(CLIENT, DEVICE), sent_on);
@@ -182,9 +183,9 @@ fn every_mode(driver: &Path, eal: &[&str]) -> String {
 fn every_mode_of_testpmd_passes_on_what_it_should() {
     let _alone = alone();
     let Some(driver) = driver() else { return };
-    let log = every_mode(&driver, &["--mbuf-pool-ops-name=conic"]);
+    let log = every_mode(&driver, &["--mbuf-pool-ops-name=conic"], &[]);
     assert!(counter(&log, "tx_chained") >= 2000 && counter(&log, "tx_copied") == 0, "{log}");
-    let log = every_mode(&driver, &[]);
+    let log = every_mode(&driver, &[], &[]);
     assert!(counter(&log, "tx_chained") == 0 && counter(&log, "tx_copied") >= 2000, "{log}");
 }
 

@@ -393,6 +393,27 @@ fn tags_are_taken_out_and_put_in() {
     }
 }
 
+/// A tag that is taken out counts among a packet's bytes, whether or not the NIC may join packets.
+#[test]
+fn bytes_are_counted_as_they_came() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let frames = vec![tagged(&packet(CLIENT, DEVICE, 100, 0), 0x6123); 5];
+    for (more, wanted) in [("", &[][..]), (",lro=1", &["--enable-lro"])] {
+        let folder = folder();
+        let _nic = open_daemon(folder.path());
+        let (_client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &with_mac()).expect("a NIC");
+        let peer = format!("--eth-peer=0,{}", CLIENT.map(|byte| format!("{byte:02x}")).join(":"));
+        let arguments: Vec<&str> = [&[peer.as_str()][..], wanted].concat();
+        let mut testpmd = Testpmd::start(&driver, folder.path(), &[], more, &arguments);
+        testpmd.say("vlan set strip on 0");
+        run_mode(&mut queues[0], &mut testpmd, "mac", &frames, tag_taken);
+        let log = testpmd.end();
+        let [packets, bytes] = ["rx_good_packets", "rx_good_bytes"].map(|name| counter(&log, name));
+        assert!(packets >= 100 && bytes == packets * frames[0].len() as u64, "{more}: {packets}, {bytes}: {log}");
+    }
+}
+
 /// On a loopback network nobody puts a tag in: it comes back beside the frame, as it was sent, and is not lost.
 #[test]
 fn a_tag_comes_back_beside_the_frame_on_a_loopback_network() {
