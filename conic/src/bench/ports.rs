@@ -1,6 +1,7 @@
 //! `conic bench ports`: conic's ports beside DPDK's drivers for the same and the kernel's bridge, in one run, alternating.
 
 mod client;
+mod numbers;
 mod server;
 
 use std::process::ExitCode;

@@ -5,6 +5,7 @@ use conic_load::Latency;
 use conic_native::clock;
 use conic_port::{MAX_FRAME, Port, PortError, Receive, Transmit};
 
+use super::numbers::Numbers;
 use crate::bench::failure::Failure;
 
 /// A frame that has not come by then is waited for no longer, and lost if it does not come in the end either.
@@ -57,9 +58,8 @@ pub struct Ends {
 struct Loop<'a> {
     ends: &'a mut Ends,
     load: Load,
-    sent: u64,
+    numbers: Numbers,
     came: u64,
-    lost: u64,
     corrupt: u64,
     /// When the last frame came, or frames were last given up.
     alive: Time,
@@ -102,7 +102,7 @@ pub fn measure(
         mpps: frames as f64 / seconds / 1e6,
         p50_ns: quantile(0.5),
         p99_ns: quantile(0.99),
-        lost: work.lost,
+        lost: work.numbers.lost(),
         corrupt: work.corrupt,
         user_seconds: after.0 - before.0,
         kernel_seconds: after.1 - before.1,
@@ -143,9 +143,8 @@ impl<'a> Loop<'a> {
         Loop {
             ends,
             load,
-            sent: 0,
+            numbers: Numbers::default(),
             came: 0,
-            lost: 0,
             corrupt: 0,
             alive: clock::now(),
             frame,
@@ -163,30 +162,22 @@ impl<'a> Loop<'a> {
             self.send(now)?;
             self.receive(now, latencies)?;
             if now.since(self.alive) > LOST {
-                self.give_up(now);
+                // What is under way will not come.
+                self.numbers.give_up();
+                self.alive = now;
             }
         }
     }
 
-    /// What is under way will not come.
-    fn give_up(&mut self, now: Time) {
-        self.lost += self.sent - self.came - self.lost;
-        self.alive = now;
-    }
-
-    fn under_way(&self) -> u64 {
-        self.sent - self.came - self.lost
-    }
-
     fn send(&mut self, now: Time) -> Result<(), PortError> {
         let mut burst = 0;
-        while burst < BURST && self.under_way() < self.load.window {
-            self.frame[NUMBER..STAMP].copy_from_slice(&self.sent.to_le_bytes());
+        while burst < BURST && self.numbers.waited_for() < self.load.window {
+            self.frame[NUMBER..STAMP].copy_from_slice(&self.numbers.sent().to_le_bytes());
             self.frame[STAMP..FILL].copy_from_slice(&now.nanoseconds().to_le_bytes());
             if self.ends.send.transmit(now, &self.frame)? != Transmit::Accepted {
                 break;
             }
-            self.sent += 1;
+            self.numbers.send();
             burst += 1;
         }
         if burst > 0 {
@@ -210,22 +201,12 @@ impl<'a> Loop<'a> {
             }
             let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| frame[at + index]));
             let whole = length == self.load.bytes && frame[FILL..] == self.expected[FILL..];
-            let believed = whole && word(NUMBER) < self.sent;
-            self.corrupt += u64::from(!believed);
+            // One that came twice stands for none that was lost.
+            let is_new = self.numbers.enter(word(NUMBER));
+            self.corrupt += u64::from(!whole || !is_new);
             self.alive = now;
-            if self.under_way() == 0 {
-                match self.lost.checked_sub(1) {
-                    // One that comes after it was given up was not lost.
-                    Some(lost) => self.lost = lost,
-                    // Nothing was missing: it came twice.
-                    None => {
-                        self.corrupt += u64::from(believed);
-                        continue;
-                    }
-                }
-            }
-            self.came += 1;
-            if believed {
+            self.came += u64::from(is_new);
+            if whole && is_new {
                 let latency = clock::now().nanoseconds().saturating_sub(word(STAMP));
                 latencies.record(Time::from_nanoseconds(latency), 1);
             }
@@ -236,14 +217,10 @@ impl<'a> Loop<'a> {
     fn drain(&mut self) -> Result<(), PortError> {
         self.alive = clock::now();
         let mut not_measured = Latency::new();
-        while self.came < self.sent {
-            let now = clock::now();
-            self.receive(now, &mut not_measured)?;
-            if now.since(self.alive) > PATIENCE {
-                self.give_up(now);
-                break;
-            }
+        while self.came < self.numbers.sent() && clock::now().since(self.alive) <= PATIENCE {
+            self.receive(clock::now(), &mut not_measured)?;
         }
+        self.numbers.give_up();
         Ok(())
     }
 }
@@ -313,7 +290,7 @@ mod tests {
         let mut work = Loop::new(&mut ends, LOAD);
         work.run(clock::now() + LONG, &mut Latency::new()).expect("the port works");
         work.drain().expect("the port works");
-        assert_eq!((work.came, work.lost, work.corrupt), (work.sent, 0, 0));
+        assert_eq!((work.came, work.numbers.lost(), work.corrupt), (work.numbers.sent(), 0, 0));
     }
 
     #[test]
@@ -341,6 +318,26 @@ mod tests {
         };
         let failure = measured(first).expect_err("nothing comes in the end");
         assert!(failure.message.starts_with("nothing comes back"), "{failure}");
+    }
+
+    #[test]
+    fn a_frame_that_comes_twice_does_not_stand_for_one_that_is_lost() {
+        let mut last = Vec::new();
+        let mut ends = Changing::ends(
+            move |frame| {
+                // Number 60 is taken for number 59 again.
+                if frame[NUMBER..STAMP] == 60u64.to_le_bytes() {
+                    frame.clone_from(&last);
+                }
+                last.clone_from(frame);
+                true
+            },
+            Time::ZERO,
+        );
+        let mut work = Loop::new(&mut ends, LOAD);
+        work.run(clock::now() + LONG, &mut Latency::new()).expect("the port works");
+        work.drain().expect("the port works");
+        assert_eq!((work.numbers.sent() - work.came, work.numbers.lost(), work.corrupt), (1, 1, 1));
     }
 
     #[test]
