@@ -452,7 +452,7 @@ mod tests {
     fn what_a_loopback_lost_in_any_slice_is_not_forgotten() {
         let slice = |lost| {
             let latency = KeptLatency::default();
-            Measured::Loop(Outcome { packets: 1, rate: 1.0, latency, lost, corrupt: 2 * lost })
+            Measured::Loop(Outcome { packets: 1, rate: 1.0, latency, unfinished: 0, lost, corrupt: 2 * lost })
         };
         assert_eq!(spoilt(&Slices::kept_and_left_out([slice(0), slice(3)])), (3, 6));
     }

@@ -194,9 +194,9 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
         }
     }
 
-    /// Whether a packet that was due has not come back. In a closed loop none is due.
-    pub fn is_behind(&self) -> bool {
-        self.pace.is_some() && (self.due() > 0 || self.account.in_flight() > 0)
+    /// Packets that were due and have not come back. In a closed loop none is due.
+    pub fn behind(&self) -> u64 {
+        if self.pace.is_some() { self.due() as u64 + self.account.in_flight() } else { 0 }
     }
 
     /// Receives what is still in flight, without sending more, until nothing is or `deadline` has passed; what has not

@@ -233,11 +233,11 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
         }
     }
 
-    /// Whether a packet that was due has not come back. In a closed loop none is due.
-    pub fn is_behind(&self) -> bool {
+    /// Packets that were due and have not come back. In a closed loop none is due.
+    pub fn behind(&self) -> u64 {
         let now = self.sender.core().now().picoseconds();
-        let due = |pace: Pace| pace.waiting(self.account.sent, now) > 0 || self.account.in_flight() > 0;
-        self.pace.is_some_and(due)
+        let due = |pace: Pace| pace.waiting(self.account.sent, now) as u64 + self.account.in_flight();
+        self.pace.map_or(0, due)
     }
 
     /// Receives what is still in flight until nothing is or `deadline` has passed; what has not come by then is lost.

@@ -97,6 +97,8 @@ pub struct Outcome {
     pub rate: f64,
     /// From just before a burst is written, or from when a packet was due, to just after the burst with its answer is received.
     pub latency: KeptLatency,
+    /// Packets that were due and had not come when they were waited for no longer: they have no latency, and would have the longest.
+    pub unfinished: u64,
     /// Packets that never came.
     pub lost: u64,
     /// Packets that came with another payload, out of order, or twice.
@@ -105,13 +107,14 @@ pub struct Outcome {
 
 impl Outcome {
     fn none() -> Outcome {
-        Outcome { packets: 0, rate: 0.0, latency: KeptLatency::default(), lost: 0, corrupt: 0 }
+        Outcome { packets: 0, rate: 0.0, latency: KeptLatency::default(), unfinished: 0, lost: 0, corrupt: 0 }
     }
 
     /// Adds what another slice, or another thread of the same, came to; rates are left alone.
     pub fn add(&mut self, other: &Outcome) {
         self.packets += other.packets;
         self.latency.add(&other.latency);
+        self.unfinished += other.unfinished;
         self.lost += other.lost;
         self.corrupt += other.corrupt;
     }
@@ -232,13 +235,14 @@ pub fn drive<T: Traffic>(loops: &mut [T], span: Span, interval: Option<Time>) ->
     (outcome.packets, outcome.rate) = (packets, packets as f64 / seconds);
     loops.iter_mut().for_each(Traffic::end_pace);
     let patience = clock::now() + span.measured;
-    while loops.iter().any(Traffic::is_behind) && clock::now() < patience {
+    while loops.iter().any(|one| one.behind() > 0) && clock::now() < patience {
         for one in loops.iter_mut() {
             one.step();
         }
     }
     for one in loops.iter_mut() {
         outcome.latency.add(&one.account().latency().kept());
+        outcome.unfinished += one.behind();
         one.drain(clock::now() + DRAIN);
         outcome.lost += one.account().lost();
         outcome.corrupt += one.account().corrupt();
@@ -268,6 +272,8 @@ mod tests {
     struct Late {
         account: Account,
         over: bool,
+        /// Packets that are due and are never sent.
+        waiting: u64,
     }
 
     impl Loop for Late {
@@ -294,11 +300,11 @@ mod tests {
         fn end_pace(&mut self) {
             self.over = true;
         }
-        fn is_behind(&self) -> bool {
-            self.account.in_flight() > 0
+        fn behind(&self) -> u64 {
+            self.waiting + self.account.in_flight()
         }
         fn drain(&mut self, _: Time) {
-            while self.is_behind() {
+            while self.account.in_flight() > 0 {
                 self.step();
             }
         }
@@ -307,10 +313,19 @@ mod tests {
     #[test]
     fn a_packet_that_is_due_when_the_span_ends_is_late_in_the_figures() {
         let span = Span { warm_up: Time::from_nanoseconds(10_000), measured: Time::from_nanoseconds(200_000_000) };
-        let mut loops = [Late { account: Account::default(), over: false }];
+        let mut loops = [Late { account: Account::default(), over: false, waiting: 0 }];
         let outcome = drive(&mut loops, span, Some(Time::from_nanoseconds(1)));
         assert_eq!((outcome.packets, outcome.lost), (0, 0), "it is no part of the rate");
         assert_eq!((outcome.latency.count(), outcome.latency.minimum().nanoseconds()), (1, 5));
+        assert_eq!(outcome.unfinished, 0);
+    }
+
+    #[test]
+    fn packets_that_were_due_and_have_no_latency_are_told() {
+        let span = Span { warm_up: Time::from_nanoseconds(10_000), measured: Time::from_nanoseconds(10_000_000) };
+        let mut loops = [2, 3].map(|waiting| Late { account: Account::default(), over: false, waiting });
+        let outcome = drive(&mut loops, span, Some(Time::from_nanoseconds(1)));
+        assert_eq!((outcome.unfinished, outcome.lost), (5, 0));
     }
 
     #[test]

@@ -87,7 +87,8 @@ const EXAMPLES: &str = "Examples:
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
 received; a packet is sent when another has come back. With --rate, it is from when the packet was due, so that what a slow answer \
-held back is late; those that are due when a slice ends are waited for. Gb/s counts the packets' bytes one way (1 Gb = 10^9 bits).";
+held back is late; those that are due when a slice ends are waited for, as long again at most, and who is not back then is counted and \
+has no latency. Gb/s counts the packets' bytes one way (1 Gb = 10^9 bits).";
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -156,6 +157,8 @@ pub struct Report {
     mpps: f64,
     gbps: f64,
     latency_ns: LatencyReport,
+    /// Packets that were due, at a pace, and not back when they were waited for no longer: they have no latency.
+    unfinished: u64,
     /// Of all slices, also those whose figures are left out.
     lost: u64,
     corrupt: u64,
@@ -314,6 +317,7 @@ fn report(
         mpps: headline.mpps.median,
         gbps: headline.gbps,
         latency_ns: headline.latency_ns,
+        unfinished: sum(|outcome| outcome.unfinished),
         lost: sum(|outcome| outcome.lost),
         corrupt: sum(|outcome| outcome.corrupt),
         packets: sum(|outcome| outcome.packets),
@@ -371,6 +375,10 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
             println!("  loss     none of {} packets; every payload came back as it was sent", count(report.packets))
         }
         (lost, corrupt) => println!("  loss     {} lost, {} corrupt", count(lost), count(corrupt)),
+    }
+    if report.unfinished > 0 {
+        let packets = count(report.unfinished);
+        println!("  note: {packets} packets that were due were not back in time, and are in no latency");
     }
     print_notes(measured);
     match measured.placements.len() - choice.of(&measured.complete(1)).len() {

@@ -42,8 +42,8 @@ pub trait Halves: Link {
 pub trait Traffic: conic_load::Traffic {
     /// No packet becomes due any more.
     fn end_pace(&mut self);
-    /// Whether a packet that was due has not come back.
-    fn is_behind(&self) -> bool;
+    /// Packets that were due and have not come back.
+    fn behind(&self) -> u64;
     /// Receives what is in flight.
     fn drain(&mut self, deadline: Time);
 }
@@ -62,8 +62,8 @@ macro_rules! traffic {
             fn end_pace(&mut self) {
                 self.end_pace();
             }
-            fn is_behind(&self) -> bool {
-                self.is_behind()
+            fn behind(&self) -> u64 {
+                self.behind()
             }
             fn drain(&mut self, deadline: Time) {
                 self.drain(deadline);
