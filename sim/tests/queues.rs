@@ -204,6 +204,7 @@ fn a_new_window_begins_with_what_is_inside() {
     (parameters.core.prefetch_next_line, parameters.core.prefetch_adjacent) = (false, false);
     let mut simulation = Simulation::new(&parameters, &layout, probed());
     simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
+        core.work(1000);
         core.prefetch_read(region.near);
         core.machine().borrow_mut().restart_queues();
         core.load(region.near);
@@ -215,4 +216,7 @@ fn a_new_window_begins_with_what_is_inside() {
     let little = &fills.little;
     assert_eq!((little.carried_in, little.arrivals, little.departures), (1, 1, 2));
     assert!(little.holds());
+    // Also of queues that nobody was in before.
+    let windows = || reports.iter().map(|report| report.little.window_nanoseconds);
+    assert!(windows().all(|window| window == little.window_nanoseconds), "{:?}", windows().collect::<Vec<_>>());
 }

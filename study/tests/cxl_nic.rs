@@ -351,6 +351,9 @@ fn the_advisors_latency_is_below_the_papers_and_no_design_beside_it_is_better() 
         asked.sort();
         asked.dedup();
         assert_eq!(advice.looked_at, asked.len(), "nothing is simulated twice");
+        // A packet alone has the same messages as the one before, and is counted with them.
+        let saved = || advice.reasons.iter().flat_map(|reason| reason.messages.values());
+        assert!(saved().any(|count: &f64| (count - count.round()).abs() < 1e-6), "{:?}", saved().collect::<Vec<_>>());
     }
 }
 

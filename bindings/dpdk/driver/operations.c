@@ -77,11 +77,26 @@ static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	return 0;
 }
 
+/* Whether each of these queues was set up; says which was not. */
+static bool are_set_up(const struct rte_eth_dev *dev, void *const *queues, uint16_t count, const char *what)
+{
+	for (uint16_t i = 0; i < count; i++)
+		if (queues[i] == NULL) {
+			CONIC_LOG(ERR, "port %u: %s queue %u was configured and not set up\n", dev->data->port_id, what, i);
+			return false;
+		}
+	return true;
+}
+
 static int start(struct rte_eth_dev *dev)
 {
 	struct device *device = device_of(dev);
-	int unjoined = conic_lanes_join(dev);
+	int unjoined;
 
+	if (!are_set_up(dev, dev->data->rx_queues, dev->data->nb_rx_queues, "receive") ||
+	    !are_set_up(dev, dev->data->tx_queues, dev->data->nb_tx_queues, "transmit"))
+		return -EINVAL;
+	unjoined = conic_lanes_join(dev);
 	if (unjoined != 0)
 		return unjoined;
 	for (uint32_t i = 0; dev->data->nb_rx_queues > 0 && i < device->queues; i++) {

@@ -247,8 +247,7 @@ impl Options {
                 p999: latency(0.999),
             },
             at_host_p50_ns: rounded(percentile(&outcome.at_host, 0.5), 3),
-            // They are counted from when the first packet is back.
-            messages_per_packet: a_packet(&outcome.counters, packets - 1),
+            messages_per_packet: a_packet(&outcome.counters, outcome.counted()),
             highest_to_host,
             highest_from_host,
             probes: None,
@@ -301,7 +300,8 @@ fn print(report: &Report, design: &Design) {
         println!("  at rest the device asks for packets to transmit until there is one: that is among the loopback's");
     }
     if let Some(seen) = &report.probes {
-        print_watched(seen, &conic_sim::cxl::queues::KINDS, ("a packet", report.packets));
+        // They are watched from when the first packet is back, as messages are counted.
+        print_watched(seen, &conic_sim::cxl::queues::KINDS, ("a packet", report.packets.saturating_sub(1).max(1)));
     }
     print_guesses(platform);
 }

@@ -30,7 +30,9 @@ static void start(void)
 	struct rte_eth_conf conf = { .rxmode.mq_mode = RTE_ETH_MQ_RX_RSS };
 
 	check(rte_eth_dev_configure(0, 1, 1, &conf) == 0, "it is configured");
+	check(rte_eth_dev_start(0) == -EINVAL, "no queue was set up");
 	check(rte_eth_rx_queue_setup(0, 0, DESCRIPTORS, 0, NULL, pool) == 0, "it receives");
+	check(rte_eth_dev_start(0) == -EINVAL, "that it sends with was not");
 	check(rte_eth_tx_queue_setup(0, 0, DESCRIPTORS, 0, NULL) == 0, "it sends");
 	check(rte_eth_dev_start(0) == 0, "it starts");
 }
@@ -157,6 +159,8 @@ static void a_reset_brings_it_back_to_its_beginning(void)
 	struct rte_eth_dev_info info;
 
 	check(send_some(4) == 4, "something is on its way");
+	/* What came later would be of the next run. */
+	wait_for(4, "it comes while nobody receives");
 	check(rte_eth_dev_reset(0) == 0, "it is reset");
 	check(rte_eth_dev_info_get(0, &info) == 0 && info.nb_rx_queues == 0 && info.nb_tx_queues == 0, "it has no queues");
 	check(rte_eth_promiscuous_get(0) == 0 && rte_eth_allmulticast_get(0) == 0, "no mode is on");

@@ -127,15 +127,16 @@ impl Machine {
         }
     }
 
-    /// The host has heard an answer of the device; `writes`: it pulled what the device writes.
-    pub(super) fn check_answer(&mut self, line: u32, answer: &ToHost<Line>, writes: bool) {
+    /// The host has heard an answer of the device; whether it pulled what the device writes, and that by a push.
+    pub(super) fn check_answer(&mut self, line: u32, answer: &ToHost<Line>, (writes, pushes): (bool, bool)) {
         if self.checks.is_none() {
             return;
         }
         if let ToHost::Pulled { data, bytes, bogus: false } = answer {
-            // With a modified line all of it comes, of which the device writes some bytes.
+            // With a modified line all of it comes, of which the device writes some bytes. A push is a whole line; when its data come, the
+            // device may have begun another write there.
             match &self.lines[line as usize].device.pending {
-                Some(Operation::Write { data, bytes, .. }) if writes => {
+                Some(Operation::Write { data, bytes, .. }) if writes && !pushes => {
                     let (data, bytes) = (*data, *bytes);
                     self.took_effect(line, &data, bytes);
                 }

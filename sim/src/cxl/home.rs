@@ -47,6 +47,8 @@ pub(super) struct Running {
     value: Option<Line>,
     /// The device writes the line into the host's memory or cache.
     writes: bool,
+    /// By a push, which is over for the device when its data are pulled.
+    pushes: bool,
 }
 
 impl Running {
@@ -76,9 +78,17 @@ impl Machine {
             self.dma_parked.push(key);
             return self.enters(Queue::BehindPosted, key, self.agenda.now);
         }
+        let line = self.jobs[key as usize].line;
+        if self.running.contains_key(&line) {
+            // It stays what it is: put off, and taken for one that came anew, it would count twice.
+            if let Some(recorder) = &mut self.recorder {
+                recorder.puts_off(key);
+            }
+            return self.waits_for(line, key);
+        }
         let job = self.jobs.remove(key as usize);
         self.leaves(Queue::Jobs, key, self.agenda.now);
-        self.begin_or_wait(job);
+        self.begin(job);
     }
 
     /// A request of the device has been looked up.
@@ -95,10 +105,15 @@ impl Machine {
         let line = job.line;
         if self.running.contains_key(&line) {
             let key = self.put_off(job);
-            self.waiting.entry(line).or_default().push_back(key);
-            return self.enters(Queue::Requests, key, self.agenda.now);
+            return self.waits_for(line, key);
         }
         self.begin(job);
+    }
+
+    /// A job waits until those before it on its line are over.
+    fn waits_for(&mut self, line: u32, key: u32) {
+        self.waiting.entry(line).or_default().push_back(key);
+        self.enters(Queue::Requests, key, self.agenda.now);
     }
 
     /// Keeps a job that has come for later; its number.
@@ -119,7 +134,8 @@ impl Machine {
             Ask::Device(opcode) => matches!(opcode, Opcode::WriteInvalidate { .. } | Opcode::WritePush),
             _ => false,
         };
-        self.running.insert(line, Running { from, beside: 0, value: None, writes });
+        let pushes = matches!(ask, Ask::Device(Opcode::WritePush));
+        self.running.insert(line, Running { from, beside: 0, value: None, writes, pushes });
         self.enters(Queue::Lines, line, self.agenda.now);
         let effects = self.lines[line as usize].host.begin(ask);
         self.perform(line, effects, true);
@@ -131,10 +147,10 @@ impl Machine {
     /// The device has answered.
     pub(super) fn answered(&mut self, line: u32, answer: ToHost<Line>) {
         let with_data = matches!(answer, ToHost::Snooped { data: Some(_), .. });
-        let writes = self.running[&line].writes;
+        let Running { writes, pushes, .. } = self.running[&line];
         let heard = self.perhaps_lost(answer);
         let effects = self.lines[line as usize].host.receive(heard);
-        self.check_answer(line, &answer, writes);
+        self.check_answer(line, &answer, (writes, pushes));
         self.perform(line, effects, !with_data);
     }
 

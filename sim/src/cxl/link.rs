@@ -72,6 +72,8 @@ pub(super) struct Channel {
     /// Messages that are not acknowledged: when they will be, and how many quarters they have; oldest first.
     kept: VecDeque<(u64, u32)>,
     kept_quarters: u32,
+    /// Since when the last message has been kept: it had waited for room until then.
+    kept_from: u64,
     /// Messages so far, which the errors are drawn by.
     sent: u64,
     seed: u64,
@@ -91,6 +93,7 @@ impl Channel {
             waiting: VecDeque::new(),
             kept: VecDeque::new(),
             kept_quarters: 0,
+            kept_from: 0,
             sent: 0,
             seed,
             messages: 0,
@@ -151,6 +154,11 @@ impl Channel {
         depart
     }
 
+    /// Since when the message that was sent last has been kept.
+    pub(super) fn kept_from(&self) -> u64 {
+        self.kept_from
+    }
+
     /// Sends a message of so many quarters of a slot that has a credit; says when the whole of it is there and undamaged.
     pub(super) fn send(&mut self, line: u32, now: u64, quarters: u32, p: &CxlLinkParameters) -> u64 {
         self.messages += 1;
@@ -167,6 +175,7 @@ impl Channel {
             self.kept_quarters -= kept;
             self.kept.pop_front();
         }
+        self.kept_from = ready;
         let mut there = self.wire.send_flits(line.into(), ready, quarters);
         while self.is_damaged(quarters, p) {
             self.counters.damaged += 1;

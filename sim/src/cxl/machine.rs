@@ -464,7 +464,8 @@ impl Machine {
         let there = self.channel_to(receiver).send(message.line(), now, quarters, &link);
         self.enters(Queue::Credits(receiver, class), 0, now);
         self.serves(Queue::Link(receiver), now, there - link.crossing);
-        self.stays(Queue::Retry(receiver), now, there + link.acknowledge + link.crossing);
+        let kept_from = self.channel(receiver).kept_from();
+        self.stays(Queue::Retry(receiver), kept_from, there + link.acknowledge + link.crossing);
         if let Some(recorder) = &mut self.recorder {
             recorder.crosses(key, &message, now, there);
         }

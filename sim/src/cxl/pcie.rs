@@ -262,10 +262,13 @@ impl Machine {
         match (over, read) {
             (false, _) => {}
             (true, Some(_)) => {
+                let is_probed = self.is_probed();
                 let recorder = &mut self.recorder;
                 let mut arrivals = Vec::new();
                 let there = self.pcie.complete(at, bytes, back, |at, there| {
-                    arrivals.push(there);
+                    if is_probed {
+                        arrivals.push(there);
+                    }
                     if let Some(recorder) = recorder {
                         recorder.completes(key, (at / LINE_BYTES) as u32, (back, there));
                     }

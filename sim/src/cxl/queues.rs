@@ -22,7 +22,8 @@ pub(crate) enum Queue {
     /// Reads of registers, and writes from when they leave their cores.
     RegisterReads,
     RegisterWrites,
-    /// What the home agents were asked and have not begun: on its way, looked up, in a line.
+    /// What cores and DMA engines asked the home agents and these have not begun: on its way, looked up, in a line. Of the device's
+    /// requests, which the link has until they are looked up, those in a line.
     Jobs,
     /// Of that, what waits for one before it on the same line.
     Requests,
@@ -182,8 +183,11 @@ impl Machine {
 
     /// Has a side's memory read a line, as [`Memory::read`].
     pub(super) fn reads_memory(&mut self, side: Side, line: u32) -> u64 {
-        let now = self.agenda.now;
+        let (now, is_probed) = (self.agenda.now, self.is_probed());
         let (memory, latency, line_time) = self.memory_of(side);
+        if !is_probed {
+            return memory.read(line.into(), now);
+        }
         let channel = memory.channel_of(line.into());
         let before = memory.accesses_of(channel);
         let ready = memory.read(line.into(), now);
@@ -197,8 +201,12 @@ impl Machine {
     /// Has it write one, as [`Memory::write`].
     pub(super) fn writes_memory(&mut self, side: Side, line: u32) -> u64 {
         let now = self.agenda.now;
+        let is_probed = self.is_probed();
         let (memory, ..) = self.memory_of(side);
         let done = memory.write(line.into(), now);
+        if !is_probed {
+            return done;
+        }
         let channel = memory.channel_of(line.into()) as u8;
         self.serves(Queue::Channel(side, channel), now, done);
         done

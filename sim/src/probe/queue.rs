@@ -31,6 +31,11 @@ pub struct Served {
 }
 
 impl Queue {
+    /// An empty queue whose window begins at `begun`.
+    pub fn new(begun: Time) -> Queue {
+        Queue { occupancy: Occupancy::new(begun), ..Queue::default() }
+    }
+
     /// Somebody comes at `at`; `holds` is how many the queue itself has then, where it says so.
     pub fn enter(&mut self, who: u32, at: Time, holds: Option<u64>) {
         self.drain(at);

@@ -38,6 +38,8 @@ pub(crate) trait Name: Copy + Debug + Ord {
 #[derive(Debug)]
 pub(crate) struct Queues<Q> {
     probes: BTreeMap<Q, queue::Queue>,
+    /// When the window of all of them began, also of those that nobody has been in.
+    begun: Time,
     miscount: Option<Miscount>,
     /// Every change of a level, for a recording.
     changes: Option<Changes<Q>>,
@@ -45,7 +47,7 @@ pub(crate) struct Queues<Q> {
 
 impl<Q> Default for Queues<Q> {
     fn default() -> Queues<Q> {
-        Queues { probes: BTreeMap::new(), miscount: None, changes: None }
+        Queues { probes: BTreeMap::new(), begun: Time::ZERO, miscount: None, changes: None }
     }
 }
 
@@ -63,7 +65,7 @@ impl<Q: Name> Queues<Q> {
 
     /// Tells a probe of entries or exits, so many at each time.
     fn tell(&mut self, queue: Q, changes: &[(u64, i64)], call: impl FnOnce(&mut queue::Queue)) {
-        call(self.probes.entry(queue).or_default());
+        call(self.probes.entry(queue).or_insert_with(|| queue::Queue::new(self.begun)));
         if let Some(log) = &mut self.changes {
             log.note(queue, changes);
         }
@@ -228,6 +230,7 @@ pub(crate) trait Probed {
     fn restart_probes(&mut self) {
         let end = self.last_change();
         if let Some(queues) = self.probes_mut() {
+            queues.begun = end;
             queues.probes.values_mut().for_each(|probe| probe.restart(end));
         }
     }

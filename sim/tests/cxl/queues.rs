@@ -199,6 +199,7 @@ fn a_new_window_begins_with_what_is_inside() {
     let (layout, places) = places(4);
     let mut simulation = CxlSimulation::new(&narrow(), &layout);
     simulation.core("core", Role::Main, move |core| {
+        core.work(1000);
         core.prefetch_read(places.host);
         core.machine().borrow_mut().restart_queues();
         core.load(places.host);
@@ -211,4 +212,22 @@ fn a_new_window_begins_with_what_is_inside() {
     let little = &fills.little;
     assert_eq!((little.carried_in, little.arrivals, little.departures), (1, 1, 2));
     assert!(little.holds());
+    // Also of queues that nobody was in before.
+    let windows = || reports.iter().map(|report| report.little.window_nanoseconds);
+    assert!(windows().all(|window| window == little.window_nanoseconds), "{:?}", windows().collect::<Vec<_>>());
+}
+
+/// Two cores that want one line at once ask for it once each, whichever waits for the other.
+#[test]
+fn who_waits_for_a_line_has_asked_for_it_once() {
+    let (layout, places) = places(4);
+    let mut simulation = CxlSimulation::new(&narrow(), &layout);
+    for _ in 0..2 {
+        simulation.core("core", Role::Main, move |core| _ = core.load(places.host));
+    }
+    simulation.machine().borrow_mut().probe_queues();
+    simulation.run().expect("the programs end");
+    let reports = reports(&simulation);
+    let of = |kind: &str| reports.iter().find(|report| report.kind == kind).expect("the queue is fed").little.arrivals;
+    assert_eq!((of("requests at the home agents"), of("requests for a line")), (2, 1));
 }

@@ -423,6 +423,7 @@ fn pushed_lines_never_go_back_while_the_gate_moves_and_what_was_pushed_is_writte
             let (layout, places) = places(LINES + WHOLE);
             let mut simulation = CxlSimulation::new(&parameters, &layout);
             simulation.machine().borrow_mut().disturb(seed, 100_000);
+            simulation.machine().borrow_mut().check();
             for number in 0..2 {
                 simulation.core("core", Role::Main, move |core| {
                     gating_core(core, places, seed * 3 + number, number == 0);

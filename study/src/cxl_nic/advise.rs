@@ -220,7 +220,7 @@ impl Trial {
         let one_at_a_time = Time::from_nanoseconds(20_000);
         let gap = question.load.map_or(one_at_a_time, |load| Time::from_picoseconds((1e12 / load) as u64));
         let outcome = loopback(&Loopback { machine, design, bytes, gap, together: 1, packets, seed: 0 })?;
-        let messages = a_packet(&outcome.counters, outcome.latencies.len() as u64);
+        let messages = a_packet(&outcome.counters, outcome.counted());
         let carried = question.load.and_then(|load| carried(load, &outcome.latencies));
         Ok(Outcome { value: percentile(&outcome.latencies, 0.5), carried, messages })
     }

@@ -98,17 +98,24 @@ pub struct LoopbackOutcome {
     /// Of those, how long the host had the packet, in picoseconds: from when its completion was in the host's memory until the host
     /// began to ring the doorbell for it; without a doorbell, until its transmit call was over.
     pub at_host: Vec<u64>,
-    /// What crossed the links while they were under way.
+    /// What crossed the links from when the first of them was back until the last was.
     pub counters: Counters,
     /// When the first packet that counts was back, and when the last was.
     pub back: Option<(Time, Time)>,
+    /// What had crossed them when the first of them was back.
+    before: Counters,
 }
 
 impl LoopbackOutcome {
     /// Packets a second that came back; none where fewer than two count.
     pub fn packets_per_second(&self) -> Option<f64> {
         let (first, last) = self.back.filter(|(first, last)| first < last)?;
-        Some((self.latencies.len() - 1) as f64 / last.since(first).seconds())
+        Some(self.counted() as f64 / last.since(first).seconds())
+    }
+
+    /// Packets whose messages were counted: all but the first, with whose return it begins.
+    pub fn counted(&self) -> u64 {
+        self.latencies.len().saturating_sub(1) as u64
     }
 
     /// One more that counts is back.
@@ -435,7 +442,7 @@ fn take_back<D: Device>(
     let stage = Time::from_picoseconds(engine.machine().borrow().parameters().device.transmit_stage);
     let mut transmitter = Transmitter::new(queues, face, question.design.requests, question.design.transmit_batch);
     let mut right = vec![0; question.bytes];
-    let (mut next, mut before) = (0, Counters::default());
+    let mut next = 0;
     // The ring is looked at when there is something in it: the host's first packet comes after this.
     engine.wait_until(Time::from_nanoseconds(40_000));
     while next < question.packets.0 + question.packets.1 {
@@ -444,10 +451,11 @@ fn take_back<D: Device>(
             let (number, made) = (word(frame, 0), Time::from_picoseconds(word(frame, 1)));
             fill(&mut right, number, made);
             assert!(number == next && frame == right, "packet {next} came back wrong");
-            if number == question.packets.0 {
+            // The first of all rings.
+            if number >= question.packets.0 && outcome.borrow().back.is_none() {
                 let mut machine = engine_.machine().borrow_mut();
                 machine.restart_queues();
-                before = machine.counters.clone();
+                outcome.borrow_mut().before = machine.counters.clone();
             }
             let (back, out) = (engine_.now(), engine_.now() + stage);
             engine_.note_span(TRANSMIT_STAGE, back, out);
@@ -463,5 +471,6 @@ fn take_back<D: Device>(
             _ => {}
         }
     }
-    outcome.borrow_mut().counters = engine.machine().borrow().counters.since(&before);
+    let mut outcome = outcome.borrow_mut();
+    outcome.counters = engine.machine().borrow().counters.since(&outcome.before);
 }
