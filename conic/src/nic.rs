@@ -297,6 +297,7 @@ fn text_of(event: &Event) -> String {
         Event::Adopted { clients, microseconds } => {
             format!("took over {clients} clients; the blackout was {microseconds} us at most")
         }
+        Event::ModeNotSet { text } => format!("who could connect may connect still: {text}"),
         Event::ServesOn { microseconds } => {
             format!("serves on: who was to take over has not; the blackout was {microseconds} us at most")
         }

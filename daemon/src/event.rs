@@ -92,6 +92,11 @@ pub enum Event {
         /// From the moment it said that it is ready until all were served, in microseconds: the blackout at most.
         microseconds: u64,
     },
+    /// It took over, and who may connect to its socket is who could before: the socket's mode cannot be set.
+    ModeNotSet {
+        /// Why.
+        text: String,
+    },
     /// This daemon goes on: the one that was to take over has not said that everything is its own.
     ServesOn {
         /// From the moment at which its threads stood still until they served again, in microseconds: the blackout at most.

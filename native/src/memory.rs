@@ -196,18 +196,17 @@ impl Memory {
             return false;
         }
         // Where a system knows no such wishes, pages lie where they are touched first.
-        self.prefer(layout, [nodes[0], nodes[1]]);
+        let _ = self.prefer(layout, [nodes[0], nodes[1]]);
         true
     }
 
-    /// Wants what is homed at the host on the first of these nodes, and at the network interface on the other; whether all could be asked.
-    fn prefer(&self, layout: &Layout, [host, nic]: [usize; 2]) -> bool {
+    /// Wants what is homed at the host on the first of these nodes, and at the network interface on the other.
+    fn prefer(&self, layout: &Layout, [host, nic]: [usize; 2]) -> io::Result<()> {
         let page = if self.pages == Pages::Plain { PAGE } else { HUGE_PAGE };
-        let homes = homes(layout, page, self.bytes);
-        homes.into_iter().fold(true, |all, (pages, home)| {
+        homes(layout, page, self.bytes).into_iter().try_for_each(|(pages, home)| {
             let node = if home == Home::Host { host } else { nic };
             let start = self.base.wrapping_add(pages.start as usize);
-            place::prefer_node(start, (pages.end - pages.start) as usize, node) && all
+            place::prefer_node(start, (pages.end - pages.start) as usize, node)
         })
     }
 
@@ -336,7 +335,12 @@ mod tests {
         for pages in [Pages::Plain, Pages::HugeIfAvailable] {
             let region = Memory::create(&layout, pages).expect("a region");
             let node = place::numa_nodes()[0];
-            assert!(region.prefer(&layout, [node, node]), "{:?}", region.pages());
+            match region.prefer(&layout, [node, node]) {
+                Err(error) if [libc::ENOSYS, libc::EPERM].contains(&error.raw_os_error().unwrap_or(0)) => {
+                    println!("skipped: this system takes no wishes for nodes: {error}");
+                }
+                asked => asked.unwrap_or_else(|error| panic!("{:?}: {error}", region.pages())),
+            }
         }
     }
 

@@ -79,18 +79,22 @@ fn numa_nodes_in(folder: &Path) -> Vec<usize> {
     if nodes.is_empty() { vec![0] } else { nodes }
 }
 
-/// Asks that a range of pages, which begins and ends with one, be allocated on a NUMA node; whether that could be asked. A preference: a
-/// node without memory left is no error.
-pub(crate) fn prefer_node(start: *mut u8, bytes: usize, node: usize) -> bool {
+/// Asks that a range of pages, which begins and ends with one, be allocated on a NUMA node. A preference: a node without memory left is no
+/// error.
+///
+/// # Errors
+/// The system knows no such wishes (`ENOSYS`), lets nobody have any (`EPERM`), or the range begins within a page (`EINVAL`).
+pub(crate) fn prefer_node(start: *mut u8, bytes: usize, node: usize) -> std::io::Result<()> {
     const MPOL_PREFERRED: libc::c_long = 1;
     // As many nodes as Linux knows at most.
     let mut mask = [0u64; 16];
-    let Some(word) = mask.get_mut(node / 64) else { return false };
+    let Some(word) = mask.get_mut(node / 64) else { return Err(std::io::ErrorKind::InvalidInput.into()) };
     *word = 1 << (node % 64);
     // The kernel takes one bit less than it is told.
     let bits = 64 * mask.len() + 1;
     // SAFETY: the range lies in a mapping of the caller's; the call reads a mask of so many bits, which is ours.
-    unsafe { libc::syscall(libc::SYS_mbind, start, bytes, MPOL_PREFERRED, mask.as_ptr(), bits, 0) == 0 }
+    let failed = unsafe { libc::syscall(libc::SYS_mbind, start, bytes, MPOL_PREFERRED, mask.as_ptr(), bits, 0) };
+    if failed == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// What machine a figure was measured on.

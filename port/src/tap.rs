@@ -180,8 +180,9 @@ impl Tap {
             let descriptor = legacy.descriptors.pop().ok_or_else(|| failed(TapProblem::NotTap))?;
             devices.push(kernel::Device::resume(descriptor, options.queues > 1, options.offload)?);
             let mut heir = Heir::of(legacy);
-            // Not asked of the kernel, which knows the interface by its name where it lies alone: it may have been moved to another namespace.
-            mtu = heir.number().map_err(|error| failed(TapProblem::Gone(error)))?;
+            // The kernel knows the interface by its name where it lies alone, and it may have been moved to another namespace: then what it was.
+            let before = heir.number().map_err(|error| failed(TapProblem::Gone(error)))?;
+            mtu = devices[0].mtu().unwrap_or(before);
             heirs.push(heir);
         }
         if devices.len() != options.queues {

@@ -442,7 +442,10 @@ fn a_queue_is_gone_on_with_as_it_was_opened_and_all_that_was_held_has_left() {
         for number in [vec![], two] {
             assert!(Tap::inherit(&with(offload), number).is_err());
         }
+        // It may have another MTU since.
+        network::run("ip", &["link", "set", "conictest", "mtu", "1300"]);
         let again = Tap::inherit(&with(offload), legacy()).unwrap();
+        assert_eq!(again[0].mtu(), 1300);
         assert_eq!((tap.next_due(), again.len(), again[0].name()), (None, 1, "conictest"));
     }
 }

@@ -226,14 +226,16 @@ pub unsafe extern "C" fn conic_port_set_promiscuous(
 ) -> Granted {
     // SAFETY: as this function's contract says.
     let client = unsafe { &(*port).client };
-    // The ethdev layer asks at each start, for what is so.
-    let set = if client.is_promiscuous() == on { Ok(()) } else { client.set_promiscuous(on) };
+    // The ethdev layer asks at each start, for what is so. For none it is asked always: what was not granted is still wished for.
+    let set = if on && client.is_promiscuous() { Ok(()) } else { client.set_promiscuous(on) };
     if let Err(why) = &set {
         // SAFETY: as above.
         unsafe { write_text(&why.to_string(), error, error_bytes) };
     }
     match set {
         Ok(()) => Granted::Yes,
+        // An older daemon gives such frames to everybody, and would if it was asked again.
+        Err(AttachError::Older(_)) if !on => Granted::Yes,
         Err(AttachError::Promiscuous) => Granted::No,
         Err(_) => Granted::Unsaid,
     }

@@ -287,8 +287,6 @@ impl Daemon {
         let kept = (0..kept).map(|_| hear_kept(&link)).collect::<Result<Vec<_>, _>>()?;
         let unread = (0..unread).map(|_| hear_unread(&link)).collect::<Result<Vec<_>, _>>()?;
         self.settle_circuits(&ports, &mut arriving);
-        // Where that cannot be, the old one serves on.
-        set_mode(&self.config)?;
         about_to("adopt: say that it is ready");
         link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
         let begun = clock::now();
@@ -298,6 +296,10 @@ impl Daemon {
         link.say(&json!(MINE), &[]).map_err(|_| cannot(SERVES_ON))?;
         about_to("adopt: go on with clients");
         self.listener = Listener::of_descriptor(listener);
+        // Not before: it would be the other's socket still. Where it cannot be, who may connect is who could before.
+        if let Err(error) = set_mode(&self.config) {
+            self.journal.say(&Event::ModeNotSet { text: error.to_string() });
+        }
         self.next_session = next_session.max(1);
         self.next_circuit = next_circuit.max(self.next_circuit);
         standing.into_iter().for_each(|one| self.go_on_with(one));

@@ -12,10 +12,24 @@ use crate::order::{Left, Order};
 impl Loop {
     /// Takes clients over until it is told to begin; false if it never is to.
     pub(super) fn waits_to_begin(&mut self) -> bool {
-        let Ok(order) = self.orders.recv() else { return false };
-        // The other daemon's threads serve no more. A packet socket gets a copy of each frame; until now they had them too.
-        self.switch.forget_received();
-        matches!(order, Order::Begin) || self.act_on(order) && self.waits_for_begin()
+        loop {
+            let Ok(order) = self.orders.recv() else { return false };
+            // Who is connected to whom is settled while the other daemon's threads serve still.
+            let is_early = matches!(order, Order::Connect { .. });
+            if !is_early {
+                // They serve no more. A packet socket gets a copy of each frame; until now they had them too.
+                self.switch.forget_received();
+            }
+            if matches!(order, Order::Begin) {
+                return true;
+            }
+            if !self.act_on(order) {
+                return false;
+            }
+            if !is_early {
+                return self.waits_for_begin();
+            }
+        }
     }
 
     /// Does what it is told and serves nobody, until it is told to begin; false if it never is to.

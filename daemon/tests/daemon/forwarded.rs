@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::heir::Heir;
 use crate::served::Served;
 use crate::station::{alone, can_serve, run, station};
 use crate::waiting::{try_until, wait_until};
@@ -392,6 +393,20 @@ fn frames_are_forwarded_while_one_daemon_after_the_other_takes_over() {
     world.end();
     // Nothing is left on the interfaces.
     assert!(XdpSocket::open(&XdpOptions { frames: 64, ..XdpOptions::new("v1") }).is_ok());
+}
+
+/// The old daemon goes on with its ports as they were given, whose tables are empty then: each station has its place in them again.
+#[test]
+fn frames_are_forwarded_behind_a_take_over_that_failed() {
+    let Some(mut world) = World::new(2, "", 300) else { return };
+    for _ in 0..2 {
+        world.until_forwarded((0, A), (1, B));
+        world.until_forwarded((1, B), (0, A));
+        drop(Heir::of(&world.socket, &[0, 1]));
+    }
+    world.until_forwarded((0, A), (1, B));
+    world.until_forwarded((1, B), (0, A));
+    world.end();
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             core,
             features: Features { inline_payload: inline, ..features },
             transmit: Producer::new(queue.transmit),
-            receive: Consumer::new(queue.receive, inline, features.fetch_ahead),
+            receive: Consumer::new(queue.receive, inline::is_read::<P>(map), features.fetch_ahead),
             allocator,
             retained: Retained::new(queue.transmit.slots * P::PER_SLOT as u64),
             posted: (!features.shared_pool).then(|| Posting::new(queue.receive, features.fetch_ahead)),

@@ -25,12 +25,17 @@ const SECOND_WORDS: usize = LINE_WORDS - 1;
 /// others may be in packets behind it in the same ring.
 const LEAST_BUFFERS: u64 = 16;
 
-/// Whether payloads travel in the ring: they may, the slots are lines with a signal in them, and the receiver has buffers
-/// of its own to put them in, which hold the longest of them.
-pub fn is_used<P: Policy>(map: &Map) -> bool {
+/// Whether a payload in the ring is taken for one: they may travel there, the slots are lines with a signal in them, and the receiver has
+/// buffers of its own to put them in, which hold the longest of them.
+pub fn is_read<P: Policy>(map: &Map) -> bool {
     let possible = !matches!(P::PACKING, Packing::Packed) && !matches!(P::SIGNAL, Signal::Register);
-    let has_buffers = map.share_for(INLINE_BYTES as u64) >= LEAST_BUFFERS;
-    map.features.inline_payload && map.features.shared_pool && possible && has_buffers
+    map.features.inline_payload && map.features.shared_pool && possible && map.holds(INLINE_BYTES as u64)
+}
+
+/// Whether payloads are put into the ring: they are read there, and the receiver can set a buffer aside. Less than [`is_read`], because a
+/// program that was linked before this rule puts them there wherever they are read.
+pub fn is_used<P: Policy>(map: &Map) -> bool {
+    is_read::<P>(map) && map.share_for(INLINE_BYTES as u64) >= LEAST_BUFFERS
 }
 
 /// The slots that an inline payload of `length` bytes takes.
@@ -85,5 +90,20 @@ pub(crate) fn store<C: Core>(core: &C, at: Address, length: u16, first: &Line, s
     if length > 64 {
         let [a, b, c, d, e] = rest;
         core.write_line(at.lines(1), &Line([a, b, c, d, e, 0, 0, 0]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ccnic::{Features, Geometry, PhaseCredit};
+
+    #[test]
+    fn where_few_buffers_are_payloads_are_read_and_not_sent() {
+        for (buffers, used) in [([0, 8, 0], false), ([0, 16, 0], true), ([8, 8, 0], true), ([16, 0, 0], true)] {
+            let geometry = Geometry { queues: 1, descriptors: 64, buffers, object_bytes: 0 };
+            let map = Map::new(geometry, Features::best()).expect("it can be");
+            assert_eq!((is_read::<PhaseCredit>(&map), is_used::<PhaseCredit>(&map)), (true, used), "{buffers:?}");
+        }
     }
 }

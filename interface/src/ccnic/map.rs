@@ -194,6 +194,12 @@ impl Map {
         Ok(Map { layout, queues, pool, geometry, features, headroom, metadata })
     }
 
+    /// Whether there are buffers that packets of so many bytes are received into.
+    pub(super) fn holds(&self, bytes: u64) -> bool {
+        let first = usize::from(!self.features.small_buffers);
+        self.pool.classes[first..].iter().any(|class| class.count > 0 && class.room >= bytes)
+    }
+
     /// How many buffers there are that packets of so many bytes are received into, a queue pair's share.
     pub(super) fn share_for(&self, bytes: u64) -> u64 {
         let first = usize::from(!self.features.small_buffers);

@@ -124,7 +124,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
         Nic {
             core,
             features: Features { inline_payload: inline, ..features },
-            transmit: Consumer::new(queue.transmit, inline, features.fetch_ahead),
+            transmit: Consumer::new(queue.transmit, inline::is_read::<P>(map), features.fetch_ahead),
             receive: Producer::new(queue.receive),
             allocator,
             posted: (!features.shared_pool).then(|| Filling::new(queue.receive, features.fetch_ahead)),
@@ -419,8 +419,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
         let rings = map.queues.get(queue)?;
         let receive = Producer::at_position(rings.receive, receive)?;
         let nic = Nic::new(core, map, queue);
-        let Features { inline_payload, fetch_ahead, .. } = nic.features;
-        let transmit = Consumer::at_position(rings.transmit, inline_payload, fetch_ahead, transmit);
+        let reads_inline = inline::is_read::<P>(map);
+        let transmit = Consumer::at_position(rings.transmit, reads_inline, nic.features.fetch_ahead, transmit);
         Some(Nic { transmit, receive, ..nic })
     }
 

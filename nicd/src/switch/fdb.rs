@@ -295,6 +295,8 @@ impl<C: Core> Switch<C> {
     /// Lets go of it for another process, which goes on with the port: until that begins, the kernel forwards what it did.
     pub(super) fn pass_forwarding_on(&mut self, index: usize) {
         self.fdb.ends.remove(&(index as u32));
+        // Should this switch go on with it all the same, its tables are empty then, and each station is placed anew.
+        self.fdb.known.clear();
     }
 
     /// Does what is due.

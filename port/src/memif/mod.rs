@@ -62,7 +62,7 @@ pub struct MemifOptions {
     pub role: Role,
     /// The interface's number, which both sides must give.
     pub id: u32,
-    /// A secret of up to 24 bytes, which both sides must give.
+    /// A secret of up to 23 bytes, which both sides must give.
     pub secret: Option<String>,
     /// As client: rings in each direction. Of [`Memif::open_queues`]: the parts.
     pub queues: usize,

@@ -56,6 +56,11 @@ pub(super) enum Fault {
     Empty,
 }
 
+/// What is wrong with a buffer that the other side gives to be filled: one without a byte holds nothing, and would stand in the way for good.
+fn of_a_buffer(fault: Fault) -> Fault {
+    if fault == Fault::Empty { Fault::Bounds } else { fault }
+}
+
 /// The memory of a session.
 #[derive(Debug, Default)]
 pub(super) struct Regions(pub(super) Vec<Mapping>);
@@ -476,7 +481,7 @@ impl Ring {
         if frame.len() > buffer.length as usize {
             return self.put_chain(regions, buffer, frame);
         }
-        let region = regions.find(&buffer)?;
+        let region = regions.find(&buffer).map_err(of_a_buffer)?;
         if self.limit().wrapping_sub(self.next()) > 2 * AHEAD {
             memory.prefetch_write(self.slot(self.next().wrapping_add(2 * AHEAD)));
             region.prefetch_write(self.hint(memory, self.next().wrapping_add(AHEAD)));
@@ -500,7 +505,7 @@ impl Ring {
         let (mut held, mut used) = (0, 0);
         loop {
             let buffer = buffers[used];
-            regions.find(&buffer)?;
+            regions.find(&buffer).map_err(of_a_buffer)?;
             if (buffer.length as usize) < LEAST_BUFFER {
                 return Err(Fault::Bounds);
             }

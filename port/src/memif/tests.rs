@@ -593,6 +593,22 @@ fn packets_without_their_end_or_without_a_byte_are_counted_and_end_no_session() 
 }
 
 #[test]
+fn who_gives_a_buffer_without_a_byte_to_be_filled_is_disconnected() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let client = joined(&mut server);
+    let memory = client.memory.as_ref().expect("joined");
+    memory.store_u32(512 + 128 + 4, 0);
+    memory.store_release_u16(512 + 6, 1);
+    // It stands in the way of every frame.
+    for _ in 0..PATIENCE {
+        assert!(server.is_connected());
+        assert_eq!(server.transmit(Time::ZERO, &[1; 60]).expect("memif does not fail"), Transmit::Refused);
+    }
+    assert!(!server.is_connected());
+}
+
+#[test]
 fn sleep_is_ended_by_an_interrupt_and_only_asked_for_when_nothing_comes() {
     let folder = folder();
     let mut server = server(&folder);

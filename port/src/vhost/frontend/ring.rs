@@ -194,12 +194,14 @@ impl DriverRing {
         }
     }
 
-    /// Asks for what is taken soon: the first line of a packet a few elements ahead. A hint: what is read here is read again, and checked.
+    /// Asks for what is taken soon: the header and the first line of a packet a few elements ahead. A hint: what is read here is read again, and checked.
     #[inline(always)]
     fn ask_ahead(&self, memory: &Mapping, ahead: u16) {
         let (number, _) = self.element(memory, self.seen.wrapping_add(ahead));
         if (number as usize) < self.layout.slots {
-            memory.prefetch(self.buffer(number as u16));
+            let header = self.buffer(number as u16);
+            memory.prefetch(header);
+            memory.prefetch(header + LONG_HEADER);
         }
     }
 
