@@ -187,7 +187,7 @@ impl Daemon {
     /// None listens, or it does not give everything over; then it goes on as if nobody had asked.
     pub fn adopt(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
         let inheritance = Inheritance::ask(connect(&config.socket)?)?;
-        // Replaced by the other's own as soon as that has ended.
+        // Replaced by the other's own as soon as that serves no more.
         let listener = Listener::unbound().map_err(system("making a socket"))?;
         Daemon::open((config, stop, log), listener, Some(inheritance))
     }

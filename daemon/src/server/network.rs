@@ -64,7 +64,7 @@ impl Network {
         self.clients.insert(session, thread);
         self.workers[thread].attach(order);
         let (party, rules) = away;
-        // Until they know, they ask everybody for it.
+        // Until they know, what is for it goes to those who may have it, and its client has no answer yet.
         for worker in self.others(thread) {
             worker.enter_away(Away { thread, party, rules: rules.clone() });
         }
@@ -319,7 +319,7 @@ pub(super) fn start_networks(
             // That of another port there may be the same file; and a pipe's other end may let this wait while nobody is heard.
             let comes_late = spec.records() || spec.may_wait();
             let is_late = comes_late && inheritance.as_mut().map(|all| all.open_late((index, number))).is_some();
-            // The queues of one that is given come when the other daemon's threads have ended, and later where it has closed its own.
+            // The queues of one that is given come when the other daemon's threads stand still, and later where it has closed its own.
             let queues = if is_given || is_late { prepare(&spec) } else { open(&port) }.map_err(cannot)?;
             let can_bequeath = is_given || !is_late && queues.iter().all(|queue| queue.can_bequeath());
             let count = spec.queues();

@@ -137,7 +137,7 @@ impl Exchange {
             let queue = &mut self.clients[client].1;
             queue.receive(&mut incoming, 64);
             for got in incoming.iter().map(|buffer| buffer.to_vec()) {
-                // Of a station that is not known yet everybody gets a frame.
+                // Of a station that is not known yet whoever may have it gets a frame.
                 if let Some(flow) = flow_of(&got).filter(|_| got[..6] == mac(client)) {
                     there[flow].take(&got, FAR, mac(client), flow, false);
                 }

@@ -56,7 +56,7 @@ impl Station {
         for buffer in &buffers {
             let got = buffer.to_vec();
             let (to, from) = got[..12].split_at(6);
-            // Of one whose place is not known yet everybody gets a frame.
+            // Of one whose place is not known yet whoever may have it gets a frame.
             if to == self.mac {
                 let from = from.try_into().expect("six bytes");
                 let number = self.received.entry(from).or_default();

@@ -1,4 +1,4 @@
-//! Ports that another daemon goes on with: promised by the old one while it serves, given when its threads have ended.
+//! Ports that another daemon goes on with: promised by the old one while it serves, given when its threads stand still.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
