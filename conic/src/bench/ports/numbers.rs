@@ -1,6 +1,6 @@
 //! Which of a loop's frames have come back.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Numbers of frames that were sent, one after the other from zero, and which of them are waited for.
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ pub struct Numbers {
     latest: VecDeque<bool>,
     waited_for: u64,
     /// Those that are waited for no longer, and have not come.
-    given_up: HashSet<u64>,
+    given_up: BTreeSet<u64>,
 }
 
 impl Numbers {
