@@ -2,7 +2,7 @@
 
 use super::arbiter::Which;
 use super::machine::Machine;
-use crate::probe::queues::{Miscount, Name, Probed, QueueReport, Queues};
+use crate::probe::queues::{Name, Probed, Queues, probed};
 
 /// A queue of the machine; of an agent, a node, a bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,32 +53,7 @@ impl Name for Queue {
     }
 }
 
-impl Machine {
-    /// Probes every queue: how many are inside, and for how long. For a machine on which nothing has happened; it changes no run.
-    pub fn probe_queues(&mut self) {
-        self.begin_probes();
-    }
-
-    /// Leaves one call to a probe out: to show that [`Machine::queue_faults`] finds it.
-    pub fn miscount(&mut self, miscount: Miscount) {
-        self.leave_out(miscount);
-    }
-
-    /// Begins a new window of every queue: a warm-up ends.
-    pub fn restart_queues(&mut self) {
-        self.restart_probes();
-    }
-
-    /// What the queues that anybody was in show of the window since the last restart; nothing without [`Machine::probe_queues`].
-    pub fn queue_reports(&self) -> Vec<QueueReport> {
-        self.reports()
-    }
-
-    /// Queues whose probes were told what cannot be, and how.
-    pub fn queue_faults(&self) -> Vec<String> {
-        self.find_faults()
-    }
-}
+probed!(Machine);
 
 fn name_of(which: Which) -> &'static str {
     match which {

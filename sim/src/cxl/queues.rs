@@ -5,7 +5,7 @@ use super::machine::Machine;
 use super::ports::PORTS;
 use crate::memory::Memory;
 use crate::pcie::Way;
-use crate::probe::queues::{Miscount, Name, Probed, QueueReport, Queues};
+use crate::probe::queues::{Name, Probed, Queues, probed};
 use crate::protocol::cxl::Side;
 
 /// A queue or a pool of credits of the machine; of a core, an engine, a direction of a link (by its receiver), a memory channel.
@@ -147,32 +147,9 @@ impl Name for Queue {
 
 const SIDES: [Side; 2] = [Side::Host, Side::Device];
 
+probed!(Machine);
+
 impl Machine {
-    /// Probes every queue: how many are inside, and for how long. For a machine on which nothing has happened; it changes no run.
-    pub fn probe_queues(&mut self) {
-        self.begin_probes();
-    }
-
-    /// Leaves one call to a probe out: to show that [`Machine::queue_faults`] finds it.
-    pub fn miscount(&mut self, miscount: Miscount) {
-        self.leave_out(miscount);
-    }
-
-    /// Begins a new window of every queue: a warm-up ends.
-    pub fn restart_queues(&mut self) {
-        self.restart_probes();
-    }
-
-    /// What the queues that anybody was in show of the window since the last restart; nothing without [`Machine::probe_queues`].
-    pub fn queue_reports(&self) -> Vec<QueueReport> {
-        self.reports()
-    }
-
-    /// Queues whose probes were told what cannot be, and how.
-    pub fn queue_faults(&self) -> Vec<String> {
-        self.find_faults()
-    }
-
     fn memory_of(&mut self, side: Side) -> (&mut Memory, u64, u64) {
         let p = &self.parameters;
         match side {

@@ -3,7 +3,7 @@
 use super::directory::{IN, OUT};
 use super::machine::{Machine, What};
 use crate::link::Direction;
-use crate::probe::queues::{Miscount, Name, Probed, QueueReport, Queues};
+use crate::probe::queues::{Name, Probed, Queues, probed};
 
 /// A queue of the machine; of a core, a unit, a slice, a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,32 +70,9 @@ impl Name for Queue {
     }
 }
 
+probed!(Machine);
+
 impl Machine {
-    /// Probes every queue: how many are inside, and for how long. For a machine on which nothing has happened; it changes no run.
-    pub fn probe_queues(&mut self) {
-        self.begin_probes();
-    }
-
-    /// Leaves one call to a probe out: to show that [`Machine::queue_faults`] finds it.
-    pub fn miscount(&mut self, miscount: Miscount) {
-        self.leave_out(miscount);
-    }
-
-    /// Begins a new window of every queue: a warm-up ends.
-    pub fn restart_queues(&mut self) {
-        self.restart_probes();
-    }
-
-    /// What the queues that anybody was in show of the window since the last restart; nothing without [`Machine::probe_queues`].
-    pub fn queue_reports(&self) -> Vec<QueueReport> {
-        self.reports()
-    }
-
-    /// Queues whose probes were told what cannot be, and how.
-    pub fn queue_faults(&self) -> Vec<String> {
-        self.find_faults()
-    }
-
     /// A message about a line takes a link from now on, and its last word is on the other side at `there`.
     pub(super) fn takes_link(&mut self, what: &What, unit: u32, there: u64) {
         let to_home = matches!(what, What::ToHome(_));

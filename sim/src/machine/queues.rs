@@ -3,7 +3,7 @@
 mod report;
 
 use crate::pcie::Way;
-use crate::probe::queues::{Miscount, Name, Probed, QueueReport};
+use crate::probe::queues::{Name, Probed, probed};
 use crate::protocol::ToHome;
 
 use super::{COMPLETING, Machine};
@@ -133,28 +133,7 @@ impl Name for Queue {
     }
 }
 
-impl Machine {
-    /// Leaves one call to a probe out: to show that [`Machine::queue_faults`] finds it.
-    pub fn miscount(&mut self, miscount: Miscount) {
-        self.leave_out(miscount);
-    }
-
-    /// Begins a new window of every queue: a warm-up ends.
-    pub fn restart_queues(&mut self) {
-        self.restart_probes();
-    }
-
-    /// What the queues that anybody was in show of the window since the last restart; nothing where nobody asked for it with
-    /// [`crate::Options::queues`].
-    pub fn queue_reports(&self) -> Vec<QueueReport> {
-        self.reports()
-    }
-
-    /// Queues whose probes were told what cannot be, and how.
-    pub fn queue_faults(&self) -> Vec<String> {
-        self.find_faults()
-    }
-}
+probed!(Machine);
 
 /// Entries and exits that take more than a call to tell of.
 impl Machine {

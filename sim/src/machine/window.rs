@@ -3,7 +3,7 @@
 use conic_fabric::Time;
 
 use crate::probe::counters::{Counters, MemoryCounters, Named};
-use crate::probe::queues::{Probed, QueueReport};
+use crate::probe::queues::QueueReport;
 
 use super::Machine;
 
@@ -24,11 +24,6 @@ pub(crate) struct Looked {
 }
 
 impl Machine {
-    /// Switches the probes of the queues on, as [`super::Options::queues`] does, on a machine on which nothing has happened.
-    pub fn probe_queues(&mut self) {
-        self.begin_probes();
-    }
-
     /// All counters now.
     pub fn counted(&self) -> Counters {
         const SIDES: [&str; 2] = ["host", "NIC"];

@@ -28,6 +28,39 @@ pub struct Miscount {
     pub number: u64,
 }
 
+/// What a machine whose queues have probes offers to whoever runs it: the same calls on each.
+macro_rules! probed {
+    ($machine:ty) => {
+        impl $machine {
+            /// Probes every queue: how many are inside, and for how long. For a machine on which nothing has happened; it changes no run.
+            pub fn probe_queues(&mut self) {
+                self.begin_probes();
+            }
+
+            /// Leaves one call to a probe out: to show that [`Self::queue_faults`] finds it.
+            pub fn miscount(&mut self, miscount: $crate::probe::queues::Miscount) {
+                self.leave_out(miscount);
+            }
+
+            /// Begins a new window of every queue: a warm-up ends.
+            pub fn restart_queues(&mut self) {
+                self.restart_probes();
+            }
+
+            /// What the queues that anybody was in show of the window since the last restart; nothing without [`Self::probe_queues`].
+            pub fn queue_reports(&self) -> Vec<$crate::probe::queues::QueueReport> {
+                self.reports()
+            }
+
+            /// Queues whose probes were told what cannot be, and how.
+            pub fn queue_faults(&self) -> Vec<String> {
+                self.find_faults()
+            }
+        }
+    };
+}
+pub(crate) use probed;
+
 /// Which queue of a machine.
 pub(crate) trait Name: Copy + Debug + Ord {
     /// Its kind, one of the machine's list of kinds.
