@@ -378,7 +378,7 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
     }
     if report.unfinished > 0 {
         let packets = count(report.unfinished);
-        println!("  note: {packets} packets that were due were not back in time, and are in no latency");
+        println!("  note: {packets} were due and not back in time: they are in no latency");
     }
     print_notes(measured);
     match measured.placements.len() - choice.of(&measured.complete(1)).len() {
