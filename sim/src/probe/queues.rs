@@ -1,5 +1,5 @@
 //! The probes of all queues of a machine, whichever machine: who is told of an entry or exit, what is shown of each queue, and
-//! whether it can be right. A machine says which queues it has, and what these say of themselves ([`Probed`]).
+//! whether it can be right. A machine says which queues it has, and what these say of themselves (`Probed`).
 //!
 //! Nothing of this changes a run. Where nobody asked for it, an entry or exit costs a look at whether anybody did.
 
