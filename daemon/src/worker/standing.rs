@@ -12,24 +12,16 @@ use crate::order::{Left, Order};
 impl Loop {
     /// Takes clients over until it is told to begin; false if it never is to.
     pub(super) fn waits_to_begin(&mut self) -> bool {
-        loop {
-            let Ok(order) = self.orders.recv() else { return false };
-            // Who is connected to whom is settled while the other daemon's threads serve still.
-            let is_early = matches!(order, Order::Connect { .. });
-            if !is_early {
-                // They serve no more. A packet socket gets a copy of each frame; until now they had them too.
-                self.switch.forget_received();
-            }
-            if matches!(order, Order::Begin) {
-                return true;
-            }
-            if !self.act_on(order) {
-                return false;
-            }
-            if !is_early {
-                return self.waits_for_begin();
-            }
+        let Ok(mut order) = self.orders.recv() else { return false };
+        // Who is connected to whom is settled while the other daemon's threads serve still.
+        while matches!(order, Order::Connect { .. }) {
+            self.act_on(order);
+            let Ok(next) = self.orders.recv() else { return false };
+            order = next;
         }
+        // They serve no more. A packet socket gets a copy of each frame; until now they had them too.
+        self.switch.forget_received();
+        matches!(order, Order::Begin) || self.act_on(order) && self.waits_for_begin()
     }
 
     /// Does what it is told and serves nobody, until it is told to begin; false if it never is to.
