@@ -174,7 +174,7 @@ fn what_cannot_be_attached_is_said_and_leaves_nothing() {
         ("impair:loss=1%+memif:a.sock", "name the whole path"),
         (&format!("capture:record={text}/none/a.pcap"), "there is no folder"),
         (&format!("capture:replay={text}/none.pcap"), "there is no file"),
-        (&format!("memif:{text}/configured.sock"), "another process listens"),
+        (&format!("memif:{text}/configured.sock"), "another process or port listens"),
         #[cfg(not(feature = "dpdk"))]
         ("dpdk:net_null0", "built without DPDK"),
         ("loopback", "mode = \"loopback\""),

@@ -230,7 +230,7 @@ fn a_socket_that_another_listens_at_is_named_and_one_left_behind_is_replaced() {
     let spec: PortSpec = format!("memif:{}", path.display()).parse().unwrap();
     let server = spec.open().unwrap();
     let error = spec.open().err().unwrap().to_string();
-    assert!(error.contains("another process listens at the memif socket"), "{error}");
+    assert!(error.contains("another process or port listens at the memif socket"), "{error}");
     drop(server);
     assert!(!path.exists(), "the socket's file goes with its port");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

@@ -151,7 +151,7 @@ impl Memif {
     /// whenever it has lost its server.
     ///
     /// # Errors
-    /// The socket cannot be made, or another process listens there.
+    /// The socket cannot be made, or another process or port listens there.
     pub fn open(options: &MemifOptions) -> Result<Memif, PortError> {
         Ok(Memif::open_parts(options, 1)?.remove(0))
     }

@@ -45,7 +45,10 @@ impl fmt::Display for SocketError {
         let SocketError { kind, socket, .. } = self;
         match &self.problem {
             SocketProblem::Busy => {
-                write!(f, "another process listens at the {kind} socket {socket}: stop that, or choose another path")
+                write!(
+                    f,
+                    "another process or port listens at the {kind} socket {socket}: stop that, or choose another path"
+                )
             }
             SocketProblem::Absent => {
                 write!(f, "the {kind} socket {socket} cannot be made: make its folder, or choose another path")

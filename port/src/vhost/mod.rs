@@ -126,7 +126,7 @@ impl<H: Half> Card<H> {
     /// whenever it has lost the other side.
     ///
     /// # Errors
-    /// The socket cannot be made, or another process listens there.
+    /// The socket cannot be made, or another process or port listens there.
     pub fn open(options: &VhostOptions) -> Result<Card<H>, PortError> {
         Ok(Card::open_parts(options, 1)?.remove(0))
     }
