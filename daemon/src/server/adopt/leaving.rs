@@ -138,7 +138,7 @@ fn session_of(step: &Step) -> Option<&Session> {
 }
 
 /// Gives what is left, and whether the new one has said that everything is its own. Where it has not by then, it never will.
-fn is_given(channel: &Channel, left: &[LeftOf], until: Time) -> bool {
+pub(super) fn is_given(channel: &Channel, left: &[LeftOf], until: Time) -> bool {
     let link = Link::until(channel, until);
     let is_mine = |link: &Link<'_>| link.hear().is_ok_and(|(word, _)| word == MINE);
     if say_what_is_left(&link, left).is_ok() && is_mine(&link) {

@@ -3,6 +3,7 @@
 use conic_client::{AttachError, Client, Link as ClientLink, Operator, Options, Queue};
 use conic_control::{Attach, Attached, Reason};
 use conic_interface::metadata::Offloads;
+use conic_native::{Flag, spin};
 use conic_nicd::config::{Config, Limits, NetworkConfig, PortConfig};
 use conic_nicd::switch::{Circuit, PassedEnd, Pin, RateLimit};
 use serde_json::{Value, to_string};
@@ -361,4 +362,38 @@ fn a_port_that_is_being_closed_is_waited_for_and_not_for_long() {
     assert!(told == again && (1.0..4.0).contains(&took), "{told} after {took} s");
     let (told, took) = told_of_a_port(PortMove::Opening, None);
     assert!(told == again && took < 1.0, "{told} after {took} s");
+}
+
+/// The word comes before the old daemon's deadline, behind it, or at any moment beside it: it is refused where that one serves on, and read
+/// where it does not.
+#[test]
+fn whoever_serves_both_know_it_whenever_the_word_comes() {
+    for round in 0..10_000_u64 {
+        let (old, new) = Channel::pair().expect("a pair of sockets");
+        let mine = Message::Part { descriptors: 0, text: json!(MINE).to_string() }.encode();
+        let (say, is_given) = (|| new.send(&mine, &[]).is_ok(), || leaving::is_given(&old, &[], clock::now()));
+        let begins = Flag::new();
+        let (said, heard) = match round {
+            0 => (say(), is_given()),
+            1 => {
+                let heard = is_given();
+                (say(), heard)
+            }
+            _ => std::thread::scope(|scope| {
+                let new = scope.spawn(|| {
+                    while !begins.is_up() {
+                        spin();
+                    }
+                    // Somewhat later each time, over what the other takes for all of it.
+                    (0..round * 37 % 256).for_each(|_| spin());
+                    say()
+                });
+                begins.raise();
+                let heard = is_given();
+                (new.join().expect("it does not fail"), heard)
+            }),
+        };
+        assert_eq!(heard, said, "round {round}");
+        assert!(round > 1 || heard == (round == 0), "round {round}");
+    }
 }
